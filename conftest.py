@@ -1,4 +1,6 @@
-"""Tests read real data from ``DPCONVEX_DATA``, by default from the folder beside the checkout; without it they skip."""
+"""Tests read real data from ``DPCONVEX_DATA``, by default from the folder beside the checkout;
+without it they skip.
+"""
 
 import os
 from pathlib import Path

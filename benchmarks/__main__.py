@@ -23,7 +23,11 @@ from dpconvex_reproduction.fingerprint import now
 
 def modules() -> list[str]:
     """Names of the benchmark modules: those that are not private and not this one."""
-    return [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")]
+    return [
+        module.name
+        for module in pkgutil.iter_modules(benchmarks.__path__)
+        if not module.name.startswith("_")
+    ]
 
 
 def row(module: str, measurement: Measurement) -> str:
@@ -33,7 +37,10 @@ def row(module: str, measurement: Measurement) -> str:
     verdict = "ok" if measurement.passed else "MISSED"
     if measurement.bar is None:
         verdict = ""
-    return f"{module:<14} {measurement.name:<58} {measurement.value:>9.3g}  {bar:<8} {verdict:<7} {measurement.detail}"
+    return (
+        f"{module:<14} {measurement.name:<58} {measurement.value:>9.3g}  {bar:<8} {verdict:<7} "
+        f"{measurement.detail}"
+    )
 
 
 def busy_cores(seconds: float = 2.0) -> float:
@@ -65,7 +72,9 @@ def machine() -> dict[str, Any]:
         processor = next((x.split(":")[1].strip() for x in lines if "model name" in x), processor)
     return {
         "processor": processor,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -88,7 +97,10 @@ def main() -> int:
     options = parser.parse_args()
     names = options.names or modules()
     described = machine()
-    print(f"{described['processor']}, {described['cores']} cores, {described['busy']:.1f} of them busy with other work")
+    print(
+        f"{described['processor']}, {described['cores']} cores, {described['busy']:.1f} of them "
+        "busy with other work"
+    )
     print(f"{'module':<14} {'measurement':<58} {'value':>9}  {'bar':<8} {'':<7} detail")
     missed = 0
     table: list[dict[str, Any]] = []

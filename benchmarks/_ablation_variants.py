@@ -1,7 +1,8 @@
-"""Variants of the default private fit: stages that are switched off, constants that are halved and doubled.
+"""Variants of the default private fit: stages that are switched off, constants that are halved and
+doubled.
 
-A variant patches attributes of the modules of :mod:`dpconvex.fit` where they are used; :mod:`benchmarks.ablation`
-measures them.
+A variant patches attributes of the modules of :mod:`dpconvex.fit` where they are used;
+:mod:`benchmarks.ablation` measures them.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ ALL = CLASSIFICATION + REGRESSION
 NOTHING = 1e-9  # share of mu^2 of a stage that is switched off: its release is not looked at
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Stages that are switched off
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def constant(**values: Any) -> list[Change]:
@@ -56,9 +57,15 @@ def shares(**values: float) -> list[Change]:
 
 
 def columns_only(
-    moments: Array, std: float, radius: float, frame: geometry.RowGeometry, most: Array, floor: float, usual: float,
+    moments: Array,
+    std: float,
+    radius: float,
+    frame: geometry.RowGeometry,
+    most: Array,
+    floor: float,
+    usual: float,
     measured: bool,
-) -> geometry.RowGeometry:  # fmt: skip
+) -> geometry.RowGeometry:
     """Stand in for whitening: columns in their own units."""
     size = moments.shape[0] - frame.lead
     left = np.concatenate([np.ones(frame.lead), np.full(size, min(usual, 1.0))])
@@ -70,15 +77,21 @@ def bounds_only(counts: Array, *_: Any) -> geometry.ColumnUnits:
     size = len(counts)
     nothing = np.zeros(size)
     spreads = np.full(size, math.sqrt(1 / 3))
-    return geometry.ColumnUnits(np.ones(size), nothing, spreads, nothing > 0, nothing, nothing + np.inf, nothing)
+    return geometry.ColumnUnits(
+        np.ones(size), nothing, spreads, nothing > 0, nothing, nothing + np.inf, nothing
+    )
 
 
 def all_spread(counts: Array, *_: Any) -> NDArray[np.bool_]:
-    """Stand in for the comparison of laws: columns that noise hides are all taken to be like the others."""
+    """Stand in for the comparison of laws: columns that noise hides are all taken to be like the
+    others.
+    """
     return np.full(len(counts), True)
 
 
-def usual_length(rows: Any, frame: geometry.RowGeometry, level: float, expected: float, mass: float) -> float:
+def usual_length(
+    rows: Any, frame: geometry.RowGeometry, level: float, expected: float, mass: float
+) -> float:
     return max(expected, frame.constant if frame.lead else 1.0)
 
 
@@ -89,7 +102,9 @@ def raw_covariance(
 
 
 def raw_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:
-    """Stand in for a curvature that is drawn to the expected one: only its eigenvalues are raised to the noise."""
+    """Stand in for a curvature that is drawn to the expected one: only its eigenvalues are
+    raised to the noise.
+    """
     size = len(matrix)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     least = max(0.01 * float(np.trace(expected)) / size, std * math.sqrt(size))
@@ -108,7 +123,9 @@ def raw_share(noisy: float, std: float, n_samples: float) -> float:
 
 
 def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
-    """Return the change of what Newton points are told: functions of an argument in place of the argument."""
+    """Return the change of what Newton points are told: functions of an argument in place of the
+    argument.
+    """
     build = NewtonPosterior.__init__
     signature = inspect.signature(build)
     if not set(changed) <= set(signature.parameters):
@@ -123,7 +140,9 @@ def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
 
 
 def forgetful_points() -> list[Change]:
-    """Return the change that what rough rounds found is not among the Newton points of fine rounds."""
+    """Return the change that what rough rounds found is not among the Newton points of fine
+    rounds.
+    """
     build = NewtonPosterior.__init__
 
     def forgotten(self: NewtonPosterior, *values: Any, **named: Any) -> None:
@@ -135,7 +154,9 @@ def forgetful_points() -> list[Change]:
 
 def late_posterior(law: Callable[..., Any]) -> list[Change]:
     """Return the change of the posterior of late rounds alone."""
-    return [(gradient_rounds, "posteriors", SimpleNamespace(**(vars(posterior) | {"posterior": law})))]
+    return [
+        (gradient_rounds, "posteriors", SimpleNamespace(**(vars(posterior) | {"posterior": law})))
+    ]
 
 
 def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tuple[Any, float]:
@@ -148,7 +169,9 @@ def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tup
 def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
     """Stand in for the curvature along a margin: its mean, the same in all directions."""
     middle = float(phi[: self.lead].sum()) * self.frame.constant
-    height = margin_calibration.margin_moments(loss, middle, self._margin_std(phi), self.config.clip)[0]
+    height = margin_calibration.margin_moments(
+        loss, middle, self._margin_std(phi), self.config.clip
+    )[0]
     return np.asarray(height * np.diag(self.rounds.moments))
 
 
@@ -156,9 +179,11 @@ def closed_limits() -> list[Change]:
     never = 1e15
     margins = (constants.MARGIN_CLIP_RECORDS[0], never)
     return constant(
-        CLIP_RECORDS=never, MARGIN_CLIP_RECORDS=margins, LATE_CLIP_RECORDS=never,
+        CLIP_RECORDS=never,
+        MARGIN_CLIP_RECORDS=margins,
+        LATE_CLIP_RECORDS=never,
         RESIDUAL_CLIP_RECORDS=never,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -217,7 +242,8 @@ STAGES = (
     ),
     Variant(
         "denoised covariance",
-        "the matrix of moments as it was released; eigenvalues are raised to the noise all the same",
+        "the matrix of moments as it was released; eigenvalues are raised to the noise all the "
+        "same",
         lambda: [(geometry, "denoise_covariance", raw_covariance)],
     ),
     Variant(
@@ -261,7 +287,8 @@ STAGES = (
     ),
     Variant(
         "narrow limit of squares",
-        f"residuals of least squares are limited to 2 scales and more, not {constants.RESIDUAL_CLIP:g} and more",
+        "residuals of least squares are limited to 2 scales and more, not "
+        f"{constants.RESIDUAL_CLIP:g} and more",
         lambda: constant(RESIDUAL_CLIP=2.0),
         ("linear",),
     ),
@@ -271,14 +298,20 @@ STAGES = (
         lambda: constant(MEAN_MEDIAN_GAP=0.0),
         ("linear",),
     ),
-    Variant("limits that open", "clips and limits do not open as records become many", closed_limits),
+    Variant(
+        "limits that open", "clips and limits do not open as records become many", closed_limits
+    ),
     Variant(
         "shrinkage",
         "one wide law of coefficients in early rounds: nothing is drawn to the constant",
-        lambda: with_points(variances=lambda variances: variances[-1:], prior=lambda prior: np.ones(1)),
+        lambda: with_points(
+            variances=lambda variances: variances[-1:], prior=lambda prior: np.ones(1)
+        ),
     ),
     Variant(
-        "heavy tails of the law", "all coefficients have the same scale", lambda: constant(TAIL_WEIGHTS=((0, 1.0),))
+        "heavy tails of the law",
+        "all coefficients have the same scale",
+        lambda: constant(TAIL_WEIGHTS=((0, 1.0),)),
     ),
     Variant(
         "columns that tell nothing",
@@ -316,7 +349,8 @@ STAGES = (
     ),
     Variant(
         "drift as it is seen",
-        "what rough rounds found is believed as far as is expected, not as far as fine rounds agree",
+        "what rough rounds found is believed as far as is expected, not as far as fine rounds "
+        "agree",
         lambda: constant(LEVEL_SHIFT_WEIGHT=1e15),
         REGRESSION,
     ),
@@ -349,7 +383,11 @@ STAGES = (
         "late rounds use the released curvature as it is, with eigenvalues raised to the noise",
         lambda: [(covariance_and_curvature, "denoise_curvature", raw_curvature)],
     ),
-    Variant("late shrinkage", "late rounds are not drawn to what early ones found", lambda: late_posterior(wide_law)),
+    Variant(
+        "late shrinkage",
+        "late rounds are not drawn to what early ones found",
+        lambda: late_posterior(wide_law),
+    ),
     Variant(
         "late mismatch",
         "late points are weighed by their noise alone, however far away they were taken",
@@ -358,9 +396,9 @@ STAGES = (
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Constants that are moved
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def times(names: Iterable[str]) -> Callable[[float], list[Change]]:
@@ -373,7 +411,9 @@ def times(names: Iterable[str]) -> Callable[[float], list[Change]]:
             return tuple(scaled(each, factor) for each in value)
         return factor * value
 
-    return lambda factor: constant(**{name: scaled(getattr(constants, name), factor) for name in names})
+    return lambda factor: constant(
+        **{name: scaled(getattr(constants, name), factor) for name in names}
+    )
 
 
 def parts_times(name: str, keys: Iterable[str]) -> Callable[[float], list[Change]]:
@@ -394,49 +434,80 @@ def fine_rounds(factor: float) -> list[Change]:
 MOVED: dict[str, tuple[str, Callable[[float], list[Change]], tuple[str, ...]]] = {
     "SHARES of geometry": (
         "budget of columns, lengths and moments",
-        parts_times("SHARES", ("columns", "lengths", "moments")), ALL,
+        parts_times("SHARES", ("columns", "lengths", "moments")),
+        ALL,
     ),
     "SHARES of location": (
         "budget of labels, octaves and targets",
-        parts_times("SHARES", ("labels", "octaves", "targets")), ALL,
+        parts_times("SHARES", ("labels", "octaves", "targets")),
+        ALL,
     ),
     "SHARES of looks": (
         "budget of residuals and margins",
-        parts_times("SHARES", ("residuals", "margins")), ("logistic", "svm", *REGRESSION),
+        parts_times("SHARES", ("residuals", "margins")),
+        ("logistic", "svm", *REGRESSION),
     ),
-    "SMALL_BUDGET_RECORDS": ("below which a fit is mostly a constant", times(["SMALL_BUDGET_RECORDS"]), ALL),
+    "SMALL_BUDGET_RECORDS": (
+        "below which a fit is mostly a constant",
+        times(["SMALL_BUDGET_RECORDS"]),
+        ALL,
+    ),
     "ROUGH_SHARE": ("budget of rough rounds", times(["ROUGH_SHARE"]), REGRESSION),
     "LATE_SHARE": ("budget of late rounds", times(["LATE_SHARE"]), ALL),
-    "LATE_RECORDS": ("per coefficient, from which late rounds are worth it", times(["LATE_RECORDS"]), ALL),
-    "CURVATURE_SHARE": ("budget of the curvature, of that of late rounds", times(["CURVATURE_SHARE"]), ALL),
+    "LATE_RECORDS": (
+        "per coefficient, from which late rounds are worth it",
+        times(["LATE_RECORDS"]),
+        ALL,
+    ),
+    "CURVATURE_SHARE": (
+        "budget of the curvature, of that of late rounds",
+        times(["CURVATURE_SHARE"]),
+        ALL,
+    ),
     "ROUNDS, fine": ("number of fine rounds", fine_rounds, ALL),
     "CLIP of margins": ("of slopes and rows", parts_times("CLIP", ["margin"]), CLASSIFICATION),
     "CLIP of residuals": ("of rows", parts_times("CLIP", ["quantile", "squares"]), REGRESSION),
     "LATE_CLIP": ("of rows in late rounds", times(["LATE_CLIP"]), ALL),
     "RESIDUAL_CLIP": ("limit of residuals of least squares", times(["RESIDUAL_CLIP"]), ("linear",)),
-    "ROUGH_WIDTH, FINE_WIDTH": ("smoothing of quantiles", times(["ROUGH_WIDTH", "FINE_WIDTH"]), ("median", "upper")),
-    "HINGE_WIDTH": ("smoothing of the hinge", times(["HINGE_WIDTH", "SHARP_HINGE_WIDTH"]), ("svm",)),
-    "EXPLAINED_VARIANCE": ("variance that columns are expected to explain", times(["EXPLAINED_VARIANCE"]), ALL),
+    "ROUGH_WIDTH, FINE_WIDTH": (
+        "smoothing of quantiles",
+        times(["ROUGH_WIDTH", "FINE_WIDTH"]),
+        ("median", "upper"),
+    ),
+    "HINGE_WIDTH": (
+        "smoothing of the hinge",
+        times(["HINGE_WIDTH", "SHARP_HINGE_WIDTH"]),
+        ("svm",),
+    ),
+    "EXPLAINED_VARIANCE": (
+        "variance that columns are expected to explain",
+        times(["EXPLAINED_VARIANCE"]),
+        ALL,
+    ),
     "SCALE_PRIOR_STD": ("octaves around it", times(["SCALE_PRIOR_STD"]), ALL),
     "NO_SIGNAL_RECORDS": (
         "below which columns may tell nothing",
-        times(["NO_SIGNAL_RECORDS", "NO_SIGNAL_PER_COEFFICIENT"]), ("logistic", "svm", *REGRESSION),
+        times(["NO_SIGNAL_RECORDS", "NO_SIGNAL_PER_COEFFICIENT"]),
+        ("logistic", "svm", *REGRESSION),
     ),
     "LOG_CURVATURE_STD": ("of the expected curvature", times(["LOG_CURVATURE_STD"]), ALL),
     "NONQUADRATIC_ERROR": ("error of a step, of its length", times(["NONQUADRATIC_ERROR"]), ALL),
     "LEVEL_SHIFT": ("between rough and fine rounds", times(["LEVEL_SHIFT"]), ("upper", "linear")),
     "INTERCEPT_RECORDS": (
         "per coefficient, from which gradients tell the intercept",
-        times(["INTERCEPT_RECORDS"]), ("logistic", "auc"),
+        times(["INTERCEPT_RECORDS"]),
+        ("logistic", "auc"),
     ),
-}  # fmt: skip
+}
 FACTORS = {"half": 0.5, "double": 2.0}
 
 
 def moved_constants() -> Iterator[Variant]:
     for name, (text, move, tasks) in MOVED.items():
         for word, factor in FACTORS.items():
-            yield Variant(f"{name}, {word}", text, lambda m=move, f=factor: m(f), tasks, constant=name)
+            yield Variant(
+                f"{name}, {word}", text, lambda m=move, f=factor: m(f), tasks, constant=name
+            )
 
 
 VARIANTS = {variant.name: variant for variant in (*STAGES, *moved_constants())}

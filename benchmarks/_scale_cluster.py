@@ -1,8 +1,10 @@
-"""A fit on clusters of one and two worker processes next to the same fit in memory, on Parquet files, in turns.
+"""A fit on clusters of one and two worker processes next to the same fit in memory, on Parquet
+files, in turns.
 
-The two clusters and the table in memory live side by side, and rounds of passes and of fits go from one to the next:
-what a shared machine does to one of them, it does to all. Times are medians of the rounds. Workers have one thread and
-2 GB each. ``DPCONVEX_BENCH_CLUSTER_ROWS`` is the number of rows, 20 million by default.
+The two clusters and the table in memory live side by side, and rounds of passes and of fits go from
+one to the next: what a shared machine does to one of them, it does to all. Times are medians of the
+rounds. Workers have one thread and 2 GB each. ``DPCONVEX_BENCH_CLUSTER_ROWS`` is the number of
+rows, 20 million by default.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from dpconvex.objectives import EmpiricalObjective
 ROWS = int(float(os.environ.get("DPCONVEX_BENCH_CLUSTER_ROWS", 2e7)))
 MEMORY = "2GB"
 PLACES = {"memory": 0, "one worker": 1, "two workers": 2}
-FITS, PASSES = 3, 15
+FITS = 3
+PASSES = 15
 
 
 class Place:
@@ -46,10 +49,17 @@ class Place:
         self.row_map = RowMap.from_bounds(len(names), (-5, 5))
         if workers:
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=MEMORY,
+                dashboard_address=None,
+                silence_logs=50,
             )
-            self.client = stack.enter_context(Client(stack.enter_context(cluster), set_as_default=False))
-            self.X, self.y = frame[names], frame["y"] > 0
+            self.client = stack.enter_context(
+                Client(stack.enter_context(cluster), set_as_default=False)
+            )
+            self.X = frame[names]
+            self.y = frame["y"] > 0
             first = frame.partitions[: 2 * workers]
             self.head = first[names], first["y"] > 0
         else:
@@ -90,7 +100,9 @@ class Place:
 
 
 def measure(folder: Path) -> tuple[dict[str, dict[str, float]], float]:
-    """Return the median seconds of everything, by name and place, and how far coefficients differ."""
+    """Return the median seconds of everything, by name and place, and how far coefficients
+    differ.
+    """
     with ExitStack() as stack:
         places = {name: Place(folder, workers, stack) for name, workers in PLACES.items()}
         for place in places.values():  # imports and compiles
@@ -117,7 +129,8 @@ def run(rows: int = ROWS) -> Iterator[Measurement]:
         generate(Path(name), 0, rows)
         found, apart = measure(Path(name))
     size = f"n={rows:.0e} d=20"
-    fits, passes = found["fit"], found["pass"]
+    fits = found["fit"]
+    passes = found["pass"]
     yield Measurement(
         f"seconds of a fit on two workers of {MEMORY}, {size}",
         fits["two workers"],
@@ -131,7 +144,8 @@ def run(rows: int = ROWS) -> Iterator[Measurement]:
         detail=f"{passes['two workers'] * 1e3:.0f} ms / {passes['memory'] * 1e3:.0f} ms",
     )
     for what, times in found.items():
-        one, two = times["one worker"], times["two workers"]
+        one = times["one worker"]
+        two = times["two workers"]
         yield Measurement(
             f"{what}: one worker / two workers, {size}",
             one / two,

@@ -22,7 +22,9 @@ import numpy as np
 
 from benchmarks import Measurement
 
-COLUMNS, FILE_ROWS, GROUP_ROWS = 20, 500_000, 250_000
+COLUMNS = 20
+FILE_ROWS = 500_000
+GROUP_ROWS = 250_000
 GIGABYTE = 1e9
 
 
@@ -62,8 +64,10 @@ def run() -> Iterator[Measurement]:
     sizes = [n for n in (10_000, 100_000, 1_000_000, 10_000_000) if n < most] + [most]
     in_memory = max([n for n in sizes if n <= 10_000_000])
     with tempfile.TemporaryDirectory() as name:
-        folder, written = Path(name), 0
-        fits, memory = {}, {}
+        folder = Path(name)
+        written = 0
+        fits = {}
+        memory = {}
         for n in sizes:
             generate(folder, written, n)
             written = n
@@ -93,14 +97,21 @@ def run() -> Iterator[Measurement]:
             detail=f"{found['pass'] / found['rows'] * 1e9:.2f} ns / {per_row * 1e9:.2f} ns",
         )
     for label, found in (("without spill", source), ("with spill", fits[most])):
-        yield Measurement(f"peak resident memory {label}, n={most:.0e}, GB", found["peak"] / GIGABYTE, 3.0)
+        yield Measurement(
+            f"peak resident memory {label}, n={most:.0e}, GB", found["peak"] / GIGABYTE, 3.0
+        )
     used = [n for n in sizes if n >= 100_000]
     if len(used) > 1:
         for what in ("fit", "pass"):
             slope = np.polyfit(np.log(used), np.log([fits[n][what] for n in used]), 1)[0]
             bars: list[tuple[float | None, bool]] = [(1.1, True), (0.9, False)]
             for bar, at_most in bars if what == "fit" else bars[:1]:
-                yield Measurement(f"slope of log seconds of a {what} in log n, from 1e5", float(slope), bar, at_most)
+                yield Measurement(
+                    f"slope of log seconds of a {what} in log n, from 1e5",
+                    float(slope),
+                    bar,
+                    at_most,
+                )
     plot({n: found["fit"] for n, found in fits.items()})
 
 
@@ -117,7 +128,9 @@ def plot(seconds: dict[int, float]) -> None:
     figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
     axes.loglog(list(seconds), list(seconds.values()), "o-", label="private fit from Parquet")
     last = max(seconds)
-    axes.loglog([last / 500, last], [seconds[last] / 500, seconds[last]], ":", color="grey", label="linear")
+    axes.loglog(
+        [last / 500, last], [seconds[last] / 500, seconds[last]], ":", color="grey", label="linear"
+    )
     axes.set(xlabel="rows", ylabel="seconds", title=f"{COLUMNS} columns, quantile regression")
     axes.legend()
     figure.savefig(RESULTS / "scale.png", dpi=150)

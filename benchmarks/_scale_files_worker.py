@@ -1,11 +1,11 @@
 """One measurement of the scale benchmark, in a process of its own so that peak memory is its own.
 
-``python -m benchmarks._scale_files_worker FOLDER MODE`` prints JSON. Modes: ``parquet`` reads the files
-in every pass, ``spill`` parks them once, ``memory`` loads them.
+``python -m benchmarks._scale_files_worker FOLDER MODE`` prints JSON. Modes: ``parquet`` reads the
+files in every pass, ``spill`` parks them once, ``memory`` loads them.
 
 A first small fit of the same kind, from a Parquet file of its own, is not part of the times: in it
-Python imports what it needs (the exact sampler alone takes seconds) and compiled code is loaded. Its
-time is printed as ``first``.
+Python imports what it needs (the exact sampler alone takes seconds) and compiled code is loaded.
+Its time is printed as ``first``.
 """
 
 from __future__ import annotations
@@ -60,17 +60,22 @@ def measure(folder: Path, mode: str) -> dict[str, Any]:
                 DPQuantileRegressor(**SETTINGS).fit(warm[names], warm["y"])
                 firsts.append(time.perf_counter() - begin)
     for keep in (True, False):
-        X, y = np.ones((30_000, len(names)), np.float32), np.ones(30_000)
-        EmpiricalObjective(MemoryRows(X, y, row_map, cache=keep), loss, 1e-4).gradient(np.zeros(row_map.dim))
+        X = np.ones((30_000, len(names)), np.float32)
+        y = np.ones(30_000)
+        EmpiricalObjective(MemoryRows(X, y, row_map, cache=keep), loss, 1e-4).gradient(
+            np.zeros(row_map.dim)
+        )
     fit: dict[str, Any] = {"fit": 0.0, "first": firsts[0]}
     with dask.config.set({"dpconvex.spill-limit": 0 if mode == "parquet" else None}):
         if mode == "memory":
             table = frame.compute()
-            X, y = np.ascontiguousarray(table[names].to_numpy()), table["y"].to_numpy()
+            X = np.ascontiguousarray(table[names].to_numpy())
+            y = table["y"].to_numpy()
             del table
             rows: Any = MemoryRows(X, y, row_map, 0.0, 0.1)
         else:
-            X, y = frame[names], frame["y"]
+            X = frame[names]
+            y = frame["y"]
         seconds: list[float] = []
         if mode != "parquet":
             # A short fit is repeated: a machine that is busy for a moment would count for much.

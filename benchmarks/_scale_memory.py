@@ -1,7 +1,9 @@
-"""Peak memory of a fit in memory, X included, in units of X: every estimator and every mechanism that it takes.
+"""Peak memory of a fit in memory, X included, in units of X: every estimator and every mechanism
+that it takes.
 
-``python -m benchmarks._scale_memory ESTIMATOR MECHANISM DTYPE ROWS`` prints the number for one fit in a process of its
-own. A first fit of a table that is large enough for compiled kernels comes before; Linux then forgets its peak.
+``python -m benchmarks._scale_memory ESTIMATOR MECHANISM DTYPE ROWS`` prints the number for one fit
+in a process of its own. A first fit of a table that is large enough for compiled kernels comes
+before; Linux then forgets its peak.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import numpy as np
 
 from benchmarks import Measurement
 
-ROWS, COLUMNS, MATRIX = 400_000, 50, 5
+ROWS = 400_000
+COLUMNS = 50
+MATRIX = 5
 BAR = 1.3
 LINEAR = ("auto", "gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd")
 MECHANISMS: dict[str, tuple[str, ...]] = {
@@ -109,7 +113,9 @@ def run(dtypes: tuple[str, ...] = ("float64", "float32")) -> Iterator[Measuremen
                 if done.returncode:
                     raise RuntimeError(f"{label}: {done.stderr[-2000:]}")
                 bar = None if mechanism in RECORD_BY_RECORD else BAR
-                yield Measurement(label, float(done.stdout), bar, detail=f"n={ROWS:.0e} d={COLUMNS}")
+                yield Measurement(
+                    label, float(done.stdout), bar, detail=f"n={ROWS:.0e} d={COLUMNS}"
+                )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""What each stage and constant of the default private fit brings: switched off or moved, one at a time.
+"""What each stage and constant of the default private fit brings: switched off or moved, one at a
+time.
 
-Variants patch the modules of :mod:`dpconvex.fit` in the running process, and fit the same rows with the same seeds as
-the fit as it is. The budget of a stage that is switched off goes to the others. What is reported is the loss of the
-variant over that of the fit as it is (of rankings 1 - AUC), the geometric mean over the cells of
-:mod:`benchmarks.tables` that a variant concerns, for the tuning and the blind half and by budget: above 1 the stage
-helps. Both fits draw the same noise, release by release, so that ratios are known better than losses are; the standard
-error is that of paired differences between seeds, for these tables.
+Variants patch the modules of :mod:`dpconvex.fit` in the running process, and fit the same rows with
+the same seeds as the fit as it is. The budget of a stage that is switched off goes to the others.
+What is reported is the loss of the variant over that of the fit as it is (of rankings 1 - AUC), the
+geometric mean over the cells of :mod:`benchmarks.tables` that a variant concerns, for the tuning
+and the blind half and by budget: above 1 the stage helps. Both fits draw the same noise, release by
+release, so that ratios are known better than losses are; the standard error is that of paired
+differences between seeds, for these tables.
 
-``python -m benchmarks ablation`` is a quick form: few small cells, stages only. ``python -m benchmarks.ablation`` runs
-all, with ``--out file.jsonl`` (written fit by fit) and ``--page docs/evidence/ablation.md`` (writes the page). Options:
-``--stages`` names, ``stages``, ``constants`` or a constant's name; ``--cells table:task`` or ``table:task:rows``, or
-``all``; ``--half``, ``--epsilon``, ``--seeds 4``, ``--jobs``; ``--resume`` keeps what the file holds of the same
-default fit; ``--report FILE...`` measures nothing and reports what files hold.
+``python -m benchmarks ablation`` is a quick form: few small cells, stages only.
+``python -m benchmarks.ablation`` runs all, with ``--out file.jsonl`` (written fit by fit) and
+``--page docs/evidence/ablation.md`` (writes the page). Options: ``--stages`` names, ``stages``,
+``constants`` or a constant's name; ``--cells table:task`` or ``table:task:rows``, or ``all``;
+``--half``, ``--epsilon``, ``--seeds 4``, ``--jobs``; ``--resume`` keeps what the file holds of the
+same default fit; ``--report FILE...`` measures nothing and reports what files hold.
 """
 
 from __future__ import annotations
@@ -76,17 +79,19 @@ QUICK = (
     ("counts-large", "linear", None),
 )
 MATTERS = 0.01  # of the loss
-WENT = (  # measured before they went, of sources 8e2c376f: seeds 0 and 1 of all cells, 2 of the first four
-    "Two stages went after a first run, of 2 seeds on most tables: moments raised to what the typical length says "
-    "(blind half without it 1.000 ± 0.000), and noise of the moments taken for an error of gradients (0.996 ± 0.002; "
-    "0.988 ± 0.004 at 0.1-0.3). That choice looked at the blind half, so for it this half is not blind."
+# measured before they went, of sources 8e2c376f: seeds 0 and 1 of all cells, 2 of the first four
+WENT = (
+    "Two stages went after a first run, of 2 seeds on most tables: moments raised to what the "
+    "typical length says (blind half without it 1.000 ± 0.000), and noise of the moments taken "
+    "for an error of gradients (0.996 ± 0.002; 0.988 ± 0.004 at 0.1-0.3). That choice looked at "
+    "the blind half, so for it this half is not blind."
 )
 LEVEL = 0.01  # of two-sided tests and intervals; of one of many cells its share
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Fits
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -100,7 +105,9 @@ def otherwise(changes: Iterable[Change]) -> Iterator[None]:
 
 @contextmanager
 def noise_by_name() -> Iterator[None]:
-    """Give every release a seed of its own, by its name and number: variants draw the same noise for the others."""
+    """Give every release a seed of its own, by its name and number: variants draw the same noise
+    for the others.
+    """
     claim = PrivateAnswers.claim
 
     def claimed(self: PrivateAnswers, name: str, *more: Any, **others: Any) -> Any:
@@ -146,7 +153,9 @@ class Job:
                 if (name, *cell, self.seed, epsilon) in self.known:
                     continue
                 split = split or TABLES[cell.table].load(self.seed, cell.rows)
-                start, loss, error = time.perf_counter(), math.nan, ""
+                start = time.perf_counter()
+                loss = math.nan
+                error = ""
                 changes = [] if name == AS_IS else VARIANTS[name].changes()
                 try:
                     with noise_by_name(), otherwise(changes):
@@ -155,11 +164,18 @@ class Job:
                 except Exception as problem:
                     error = f"{type(problem).__name__}: {problem}"
                 yield {
-                    "variant": name, "table": cell.table, "task": cell.task, "rows": cell.rows,
-                    "half": TABLES[cell.table].half, "seed": self.seed, "epsilon": epsilon,
-                    "loss": loss, "seconds": round(time.perf_counter() - start, 3),
-                    "error": error, "default": DEFAULT,
-                }  # fmt: skip
+                    "variant": name,
+                    "table": cell.table,
+                    "task": cell.task,
+                    "rows": cell.rows,
+                    "half": TABLES[cell.table].half,
+                    "seed": self.seed,
+                    "epsilon": epsilon,
+                    "loss": loss,
+                    "seconds": round(time.perf_counter() - start, 3),
+                    "error": error,
+                    "default": DEFAULT,
+                }
 
 
 def identity(record: Record) -> tuple[Any, ...]:
@@ -198,13 +214,15 @@ def read(paths: Iterable[Path]) -> list[Record]:
     return list(kept.values())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Ratios
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 class Ratio(NamedTuple):
-    """A geometric mean of loss ratios, its relative standard error, the number of fits, and degrees of freedom."""
+    """A geometric mean of loss ratios, its relative standard error, the number of fits, and
+    degrees of freedom.
+    """
 
     value: float
     error: float
@@ -222,7 +240,9 @@ class Ratio(NamedTuple):
         return self.number + (f" ± {self.error:.3f}" if math.isfinite(self.error) else "")
 
     def limits(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of an interval by Student's law; everything where one seed tells no error."""
+        """Return the ends of an interval by Student's law; everything where one seed tells no
+        error.
+        """
         if not math.isfinite(self.error):
             return 0.0, math.inf
         reach = min(float(student.isf(level / 2, self.freedom)) * self.error / self.value, 500.0)
@@ -238,7 +258,9 @@ class Ratio(NamedTuple):
 
     @property
     def seems_below(self) -> bool:
-        """Whether it is smaller by so much that it matters, sure or not: few seeds make nothing sure."""
+        """Whether it is smaller by so much that it matters, sure or not: few seeds make nothing
+        sure.
+        """
         return self.value <= 1 - MATTERS
 
 
@@ -247,7 +269,9 @@ Gaps = dict[Cell, dict[float, dict[int, float]]]  # log ratios by cell, epsilon 
 
 def gaps(records: list[Record]) -> dict[str, Gaps]:
     """Return log ratios of losses to those of the fit as is, by variant."""
-    plain = {identity(r)[1:]: r["loss"] for r in records if r["variant"] == AS_IS and not r["error"]}
+    plain = {
+        identity(r)[1:]: r["loss"] for r in records if r["variant"] == AS_IS and not r["error"]
+    }
     found: dict[str, Gaps] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for record in records:
         before = plain.get(identity(record)[1:])
@@ -259,9 +283,14 @@ def gaps(records: list[Record]) -> dict[str, Gaps]:
 
 
 def ratio(found: Gaps, half: str = "", band: str = "", only: Cell | None = None) -> Ratio:
-    """Return the mean over cells, each with its mean over budgets and seeds; errors are those between seeds."""
+    """Return the mean over cells, each with its mean over budgets and seeds; errors are those
+    between seeds.
+    """
     low, high = BANDS.get(band, (0.0, math.inf))
-    means, variances, free, fits = [], [], [], 0
+    means = []
+    variances = []
+    free = []
+    fits = 0
     for cell, budgets in found.items():
         if (half and TABLES[cell.table].half != half) or only not in (None, cell):
             continue
@@ -323,7 +352,8 @@ def lines(records: list[Record]) -> Iterator[str]:
             numbers = [ratio(found[name], half, band) for band in ("", *BANDS)]
             if not numbers[0].fits:
                 continue
-            most, share = largest(found[name], half), f"{changed(found[name], half):.0%}"
+            most = largest(found[name], half)
+            share = f"{changed(found[name], half):.0%}"
             where = "" if most is None else f"{most[2].text} ({most[0]}, {most[1]})"
             texts = " ".join(f"{number.text:<16}" for number in numbers)
             yield f"{shown:<36} {half:<7} {share:<7} {texts} {where}".rstrip()
@@ -334,9 +364,9 @@ def lines(records: list[Record]) -> Iterator[str]:
         yield f"{name}: {len(errors)} fits failed, {errors[0]}"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # The page
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
@@ -351,7 +381,9 @@ def wrapped(text: str) -> str:
     if text.startswith("|"):
         return text
     later = "  " if text.startswith("- ") else ""
-    return textwrap.fill(text, 118, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, 118, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def enumerated(names: list[str]) -> str:
@@ -364,7 +396,9 @@ def page(records: list[Record]) -> Iterator[str]:
     cells = {place(r): r["half"] for r in records}
     budgets = sorted({record["epsilon"] for record in records})
     numbers = [len({r["seed"] for r in records if place(r) == cell}) for cell in cells]
-    seeds = f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+    seeds = (
+        f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+    )
     bands = [band for band, (low, high) in BANDS.items() if any(low < e <= high for e in budgets)]
     moved = [name for name in MOVED if any(f"{name}, {word}" in found for word in FACTORS)]
 
@@ -375,11 +409,13 @@ def page(records: list[Record]) -> Iterator[str]:
     yield (
         "The default fit, and the same fit with one of its stages switched off"
         + (" or one of its constants halved or doubled" if moved else "")
-        + ". Numbers are the test loss of the variant over that of the fit as it is (of rankings 1 - AUC), the "
-        "geometric mean over tables, budgets and seeds, with a standard error: above 1 the stage helps. The budget of "
-        "a stage that is switched off goes to the others, and both fits see the same rows and draw the same noise, "
-        "release by release; errors are between seeds, for these tables. A variant is measured on the tasks that it "
-        "can change, whether or not it changes anything at a given budget."
+        + ". Numbers are the test loss of the variant over that of the fit as it is (of "
+        "rankings 1 - AUC), the geometric mean over tables, budgets and seeds, with a "
+        "standard error: above 1 the stage helps. The budget of a stage that is switched off "
+        "goes to the others, and both fits see the same rows and draw the same noise, "
+        "release by release; errors are between seeds, for these tables. A variant is "
+        "measured on the tasks that it can change, whether or not it changes anything at a "
+        "given budget."
     )
     yield ""
     for half in HALVES:
@@ -388,27 +424,33 @@ def page(records: list[Record]) -> Iterator[str]:
             size = f" of {cell.rows:,} rows" if cell.rows else ""
             shown.append(f"{cell}{size} ({gain(records, cell):.2f})")
         unseen = (
-            "not looked at while the fit was made, but for the stages that went, and ijcnn1 and wages for an earlier "
-            "form of it"
+            "not looked at while the fit was made, but for the stages that went, and ijcnn1 and "
+            "wages for an earlier form of it"
         )
         what = {"blind": unseen, "tuning": "looked at"}[half]
         yield f"- {half} half ({what}): {'; '.join(shown)}"
     yield (
-        f"- epsilon {', '.join(f'{e:g}' for e in budgets)} with delta = 1e-6, one record replaced, {seeds} seeds of "
-        "rows and noise"
+        f"- epsilon {', '.join(f'{e:g}' for e in budgets)} with delta = 1e-6, one record "
+        f"replaced, {seeds} seeds of rows and noise"
     )
     yield ""
     yield (
-        "In brackets after a table: the loss of the fit as it is at the smallest budget over that at the largest. "
-        "Where it is near 1 there is little that any stage could bring."
+        "In brackets after a table: the loss of the fit as it is at the smallest budget over "
+        "that at the largest. Where it is near 1 there is little that any stage could bring."
     )
     yield ""
     yield (
-        f"`python -m benchmarks.ablation{'' if moved else ' --stages stages'} --page docs/evidence/ablation.md` "
-        f"measures anew and writes this page; these are {len(records):,} fits, "
-        f"{sum(record['seconds'] for record in records) / 60:.0f} minutes of one core without the reading of tables. "
-        "`python -m benchmarks ablation` is a quick form."
-        + ("" if moved else " Without `--stages` it halves and doubles constants, too, which was not done here.")
+        f"`python -m benchmarks.ablation{'' if moved else ' --stages stages'} --page "
+        "docs/evidence/ablation.md` measures anew and writes this page; these are "
+        f"{len(records):,} fits, {sum(record['seconds'] for record in records) / 60:.0f} minutes "
+        "of one core without the reading of tables. `python -m benchmarks ablation` is a quick "
+        "form."
+        + (
+            ""
+            if moved
+            else " Without `--stages` it halves and doubles constants, too, which was not done "
+            "here."
+        )
     )
     yield ""
     yield "## Stages"
@@ -418,8 +460,8 @@ def page(records: list[Record]) -> Iterator[str]:
     yield WENT
     yield ""
     yield (
-        f"The last column is the table and budget of the blind half where a stage brings most, if it surely brings "
-        f"{MATTERS:.0%} or more there."
+        "The last column is the table and budget of the blind half where a stage brings most, if "
+        f"it surely brings {MATTERS:.0%} or more there."
     )
     yield ""
     names = [stage.name for stage in STAGES if stage.name in found]
@@ -463,14 +505,22 @@ def constants(found: dict[str, Gaps], moved: list[str], bands: list[str]) -> Ite
 
     by = " / ".join(bands)
     head = [
-        "constant", "what it is", "blind, half", "blind, double", "tuning, half", "tuning, double",
-        f"blind, half: {by}", f"blind, double: {by}",
-    ]  # fmt: skip
+        "constant",
+        "what it is",
+        "blind, half",
+        "blind, double",
+        "tuning, half",
+        "tuning, double",
+        f"blind, half: {by}",
+        f"blind, double: {by}",
+    ]
     yield from table(head, (moved_row(name) for name in moved))
 
 
 def gain(records: list[Record], cell: Cell) -> float:
-    """Return the loss of the fit as is at the smallest budget over that at the largest, geometric means."""
+    """Return the loss of the fit as is at the smallest budget over that at the largest,
+    geometric means.
+    """
     losses: dict[float, list[float]] = defaultdict(list)
     for record in records:
         if place(record) == cell and record["variant"] == AS_IS and not record["error"]:
@@ -509,25 +559,32 @@ def verdict(found: dict[str, Gaps]) -> Iterator[str]:
             band, number = min(sure or harms, key=lambda each: each[1].value)
             groups["harm" if sure else "doubt"].append(f"{stage.name} ({located(number, band)})")
     yield (
-        f"A stage stays if it brings {MATTERS:.0%} somewhere on the blind half: over all budgets or in one of their "
-        f"bands. Sure is what is so at a level of {LEVEL:.0%}, by Student's law and for each of {compared} comparisons "
-        f"alone, so that about {compared * LEVEL / 2:.1f} of them would seem to help by chance."
+        f"A stage stays if it brings {MATTERS:.0%} somewhere on the blind half: over all budgets "
+        f"or in one of their bands. Sure is what is so at a level of {LEVEL:.0%}, by Student's "
+        f"law and for each of {compared} comparisons alone, so that about "
+        f"{compared * LEVEL / 2:.1f} of them would seem to help by chance."
     )
     yield ""
     yield f"- These surely bring {MATTERS:.0%}: {enumerated(groups['band'])}."
-    yield f"- These surely do on one table, but not in the mean over tables: {enumerated(groups['cell'])}."
-    yield f"- These surely bring less than {MATTERS:.0%} in every band: {enumerated(groups['little'])}."
     yield (
-        f"- These may bring {MATTERS:.0%} or nothing, and so many seeds do not tell (the band that tells least): "
-        f"{enumerated(groups['open'])}."
+        "- These surely do on one table, but not in the mean over tables: "
+        f"{enumerated(groups['cell'])}."
+    )
+    yield (
+        f"- These surely bring less than {MATTERS:.0%} in every band: "
+        f"{enumerated(groups['little'])}."
+    )
+    yield (
+        f"- These may bring {MATTERS:.0%} or nothing, and so many seeds do not tell (the band "
+        f"that tells least): {enumerated(groups['open'])}."
     )
     yield (
         f"- Without these the fit is surely better in some band, by {MATTERS:.0%} or more: "
         f"{enumerated(groups['harm'])}."
     )
     yield (
-        f"- Without these it was better by {MATTERS:.0%} or more in some band, and so many seeds do not tell whether "
-        f"by chance: {enumerated(groups['doubt'])}."
+        f"- Without these it was better by {MATTERS:.0%} or more in some band, and so many seeds "
+        f"do not tell whether by chance: {enumerated(groups['doubt'])}."
     )
 
 
@@ -558,8 +615,13 @@ def moved_verdict(found: dict[str, Gaps]) -> Iterator[str]:
         if better:
             sure = [each for each in better if each[2].below()]
             word, band, number = min(sure or better, key=lambda each: each[2].value)
-            groups["better" if sure else "doubt"].append(f"{name}, {word} ({located(number, band)})")
-    yield ("Constants were chosen with the tuning half in sight. On the blind half, with the same meaning of sure:")
+            groups["better" if sure else "doubt"].append(
+                f"{name}, {word} ({located(number, band)})"
+            )
+    yield (
+        "Constants were chosen with the tuning half in sight. On the blind half, with the same "
+        "meaning of sure:"
+    )
     yield ""
     yield f"- A factor of 2 surely costs {MATTERS:.0%} somewhere: {enumerated(groups['costs'])}."
     yield (
@@ -574,13 +636,15 @@ def moved_verdict(found: dict[str, Gaps]) -> Iterator[str]:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 # Running
-# ---------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------
 
 
 def wanted_variants(names: list[str] | None) -> tuple[str, ...]:
-    """Return the variants that words name: stages, constants, a stage, a constant, or one of its two moves."""
+    """Return the variants that words name: stages, constants, a stage, a constant, or one of its
+    two moves.
+    """
     found = []
     for word in names or ["stages", "constants"]:
         fitting = [
@@ -621,7 +685,8 @@ def measured(options: argparse.Namespace, say: Callable[[str], None]) -> list[Re
         for seed in range(options.seeds)
         for cell in wanted_cells(options.cells, options.half)
     ]
-    found, start = list(known), time.perf_counter()
+    found = list(known)
+    start = time.perf_counter()
     file = options.out.open("a" if options.resume else "w") if options.out is not None else None
     last = None
     for record in carried_out(jobs, options.jobs):
@@ -639,7 +704,9 @@ def measured(options: argparse.Namespace, say: Callable[[str], None]) -> list[Re
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation")
-    parser.add_argument("--stages", nargs="+", help="names, 'stages' or 'constants'; all by default")
+    parser.add_argument(
+        "--stages", nargs="+", help="names, 'stages' or 'constants'; all by default"
+    )
     parser.add_argument("--cells", nargs="+", help="table:task, table:task:rows, or all")
     parser.add_argument("--half", choices=["tuning", "blind", "all"], default="all")
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
@@ -653,7 +720,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(seeds: int = 2) -> Iterator[Measurement]:
-    """Yield the loss without each stage over that of the fit as it is, on few small cells at epsilon 1."""
+    """Yield the loss without each stage over that of the fit as it is, on few small cells at
+    epsilon 1.
+    """
     cells = [f"{name}:{task}" for name, task, _ in QUICK]
     words = ["--stages", "stages", "--epsilon", "1", "--seeds", str(seeds), "--cells", *cells]
     found = gaps(measured(arguments(words), lambda text: None))
@@ -666,7 +735,9 @@ def run(seeds: int = 2) -> Iterator[Measurement]:
 def main() -> None:
     options = arguments()
     if fingerprint() != DEFAULT:
-        raise SystemExit("The default fit has changed: `dpconvex reproduce fingerprint --write` first.")
+        raise SystemExit(
+            "The default fit has changed: `dpconvex reproduce fingerprint --write` first."
+        )
     if options.report:
         records = read(options.report)
     else:

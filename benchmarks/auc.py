@@ -1,12 +1,15 @@
-"""AUC maximisation: time of the sums over all pairs, and AUC against the paper's algorithms with sound constants.
+"""AUC maximisation: time of the sums over all pairs, and AUC against the paper's algorithms with
+sound constants.
 
-Data: ijcnn1, satimage (raw bytes, labels 1-3 against the rest) and http, without tuning. Public lower bounds on class
-counts are rounded down from what is known of the data: 4,000 and 40,000; 2,000 and 1,500; 2,000 and 500,000. The
-paper's penalty is the best of its grid at epsilon 0.1, found without privacy; it is given the same lower bounds.
+Data: ijcnn1, satimage (raw bytes, labels 1-3 against the rest) and http, without tuning. Public
+lower bounds on class counts are rounded down from what is known of the data: 4,000 and 40,000;
+2,000 and 1,500; 2,000 and 500,000. The paper's penalty is the best of its grid at epsilon 0.1,
+found without privacy; it is given the same lower bounds.
 
-``python -m benchmarks.auc --names a9a bank --rows 3000 --epsilon 1 --runs 10`` compares the default with that of
-logistic regression and with an earlier default, the moments: means of paired runs on parts of the rows. While the
-default was made, the sets of ``TUNING`` were looked at; the others are blind.
+``python -m benchmarks.auc --names a9a bank --rows 3000 --epsilon 1 --runs 10`` compares the default
+with that of logistic regression and with an earlier default, the moments: means of paired runs on
+parts of the rows. While the default was made, the sets of ``TUNING`` were looked at; the others are
+blind.
 """
 
 from __future__ import annotations
@@ -64,12 +67,19 @@ class Problem:
 
     def __init__(self, data: Any) -> None:
         self.name = data.name
-        self.X, self.y = data.X, data.y == data.y.max()
-        self.test_X, self.test_y = self.X, self.y
+        self.X = data.X
+        self.y = data.y == data.y.max()
+        self.test_X = self.X
+        self.test_y = self.y
         if data.X_test is not None:
-            self.test_X, self.test_y = data.X_test, data.y_test == data.y.max()
+            self.test_X = data.X_test
+            self.test_y = data.y_test == data.y.max()
         positive, negative = COUNTS[self.name]
-        self.settings = {"feature_bounds": data.feature_bounds, "min_positive": positive, "min_negative": negative}
+        self.settings = {
+            "feature_bounds": data.feature_bounds,
+            "min_positive": positive,
+            "min_negative": negative,
+        }
         plan = self.model(mechanism="output")._plan(PersonUnit(len(self.X)), self.X.shape[1], 2)
         self.bounds = replace(plan.certificate.bounds, loss=PairLogistic("2"))
         rows = MemoryRows(self.X, np.where(self.y, 1.0, -1.0), plan.row_map)
@@ -105,7 +115,10 @@ class Problem:
         return float(
             np.mean(
                 [
-                    self.auc(self.scale * sound(algorithm, self.objective, bounds, epsilon, delta, 100 + seed))
+                    self.auc(
+                        self.scale
+                        * sound(algorithm, self.objective, bounds, epsilon, delta, 100 + seed)
+                    )
                     for seed in range(REPEATS[self.name])
                 ]
             )
@@ -121,7 +134,8 @@ def speed(problem: Problem) -> Iterator[Measurement]:
     """Yield times on the 1.25 billion pairs of http."""
     objective = problem.objective
     w = np.array([0.3, -0.5, 0.8])
-    s, t = objective.positives @ w, objective.negatives @ w
+    s = objective.positives @ w
+    t = objective.negatives @ w
     fast = best_time(lambda: (logistic_pair_sums(-s, -t), logistic_pair_sums(t, s)))
     part = slice(None, None, 20)
     slow = one_time(lambda: direct_pair_sums(-s[part], -t)) * s.size / s[part].size
@@ -145,7 +159,9 @@ def run(quick: bool = False) -> Iterator[Measurement]:
         n = len(problem.y)
         for delta in (0.0, 1 / n**2):
             tuned = {
-                algorithm: max(PENALTIES, key=lambda a, k=algorithm, d=delta: problem.theirs(k, 0.1, d, a))
+                algorithm: max(
+                    PENALTIES, key=lambda a, k=algorithm, d=delta: problem.theirs(k, 0.1, d, a)
+                )
                 for algorithm in (1, 2)
             }
             for epsilon in EPSILONS[2:] if quick else EPSILONS:
@@ -153,7 +169,9 @@ def run(quick: bool = False) -> Iterator[Measurement]:
                 settings = {"loss": "hinge"} if delta == 0 else {}
                 ours = problem.ours(epsilon, delta, **settings)
                 bar = BARS.get((problem.name, epsilon)) if delta > 0 else None
-                name = f"AUC, {problem.name}, eps={epsilon:g}, delta={'0' if delta == 0 else '1/n^2'}"
+                name = (
+                    f"AUC, {problem.name}, eps={epsilon:g}, delta={'0' if delta == 0 else '1/n^2'}"
+                )
                 records.append(
                     {
                         "data": problem.name,
@@ -182,15 +200,20 @@ def part(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array, A
         X, y = few_positive(rng, rows + 5 * TESTED)
         bounds: Any = (-5, 5)
     elif name == "indicators":
-        X, bounds = indicators(rng, rows + TESTED)[0][:, :166], (0, 1)
+        X = indicators(rng, rows + TESTED)[0][:, :166]
+        bounds = (0, 1)
         effects = np.random.default_rng(1).standard_normal(166)
         y = labels(rng, 0.8 * X @ effects - 0.5)
     elif name == "bike":
         data = load_bike(one_hot=True)
-        X, y, bounds = data.X, data.y > np.median(data.y), data.feature_bounds
+        X = data.X
+        y = data.y > np.median(data.y)
+        bounds = data.feature_bounds
     else:
         data = REAL[name]()
-        X, y, bounds = data.X, data.y == data.y.max(), data.feature_bounds
+        X = data.X
+        y = data.y == data.y.max()
+        bounds = data.feature_bounds
     order = rng.permutation(len(y))
     held, used = np.split(order, [min(5 * TESTED, len(y) - rows) if rows < len(y) else TESTED])
     used = used[:rows]
@@ -198,7 +221,9 @@ def part(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array, A
 
 
 def defaults(name: str, rows: int, epsilon: float, runs: int) -> Iterator[Measurement]:
-    """Yield the default's mean AUC, which that of logistic regression should not exceed by twice the error."""
+    """Yield the default's mean AUC, which that of logistic regression should not exceed by twice
+    the error.
+    """
     scores = []
     for seed in range(runs):
         X, y, test_X, test_y, bounds = part(name, rows, seed)

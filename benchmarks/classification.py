@@ -1,7 +1,9 @@
-"""Private classifiers: accuracy on a9a against diffprivlib, speed against scikit-learn without privacy.
+"""Private classifiers: accuracy on a9a against diffprivlib, speed against scikit-learn without
+privacy.
 
-diffprivlib 0.6.6 does not import with current scikit-learn, so it runs in an environment of its own, which is made on
-first use in the cache folder (needs the package index); without it the rival's rows are left out.
+diffprivlib 0.6.6 does not import with current scikit-learn, so it runs in an environment of its
+own, which is made on first use in the cache folder (needs the package index); without it the
+rival's rows are left out.
 """
 
 from __future__ import annotations
@@ -43,10 +45,14 @@ def accuracy() -> Iterator[Measurement]:
             for seed in range(SEEDS):
                 model = classifier(epsilon=epsilon, feature_bounds=(0, 1), random_state=seed)
                 scores.append(model.fit(data.X, data.y).score(data.X_test, data.y_test))
-            detail = f"sd {np.std(scores):.4f}, not private {plain:.4f}, {model.certificate_.mechanism}"
+            detail = (
+                f"sd {np.std(scores):.4f}, not private {plain:.4f}, {model.certificate_.mechanism}"
+            )
             if epsilon in peer:
                 detail += f", diffprivlib {peer[epsilon]:.3f}"
-            wanted = max(bar, peer.get(epsilon, 0.0)) if classifier is DPLogisticRegression else None
+            wanted = (
+                max(bar, peer.get(epsilon, 0.0)) if classifier is DPLogisticRegression else None
+            )
             name = f"{classifier.__name__} a9a accuracy, epsilon {epsilon:g}"
             yield Measurement(name, float(np.mean(scores)), wanted, at_most=False, detail=detail)
 

@@ -1,7 +1,9 @@
-"""Time and memory of the default fits on large tables, next to fits without privacy on the same rows.
+"""Time and memory of the default fits on large tables, next to fits without privacy on the same
+rows.
 
-After a first small fit, which imports and compiles, fits and rivals take turns, so that a machine that is busy for a
-while slows both; the shortest time of each counts. Peak memory is measured in a process of its own.
+After a first small fit, which imports and compiles, fits and rivals take turns, so that a machine
+that is busy for a while slows both; the shortest time of each counts. Peak memory is measured in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ REPEATS = 3
 
 
 def table(n: int, d: int, unequal: bool, dtype: Any = np.float64) -> tuple[Any, Any, Any]:
-    """Return normal rows, columns of equal scale or from 1 to 100, a linear signal, and public bounds."""
+    """Return normal rows, columns of equal scale or from 1 to 100, a linear signal, and public
+    bounds.
+    """
     rng = np.random.default_rng(d)
     scales = np.geomspace(1.0, 100.0, d) if unequal else np.ones(d)
     X = np.empty((n, d), dtype)
-    signal, theta = np.empty(n), np.linspace(-1, 1, d) / np.sqrt(d) / scales
+    signal = np.empty(n)
+    theta = np.linspace(-1, 1, d) / np.sqrt(d) / scales
     for start in range(0, n, 10_000):  # no temporary array as large as X: peak memory is measured
         block = rng.standard_normal((min(10_000, n - start), d)) * scales
         X[start : start + 10_000] = block
@@ -39,7 +44,8 @@ def table(n: int, d: int, unequal: bool, dtype: Any = np.float64) -> tuple[Any, 
 
 def in_turns(*functions: Callable[[], object]) -> tuple[list[float], list[float]]:
     """Return the shortest wall and processor time of each function; they take turns."""
-    wall, processor = [], []
+    wall = []
+    processor = []
     for _ in range(REPEATS):
         row = []
         for function in functions:
@@ -51,7 +57,9 @@ def in_turns(*functions: Callable[[], object]) -> tuple[list[float], list[float]
     return np.min(wall, axis=0).tolist(), np.min(processor, axis=0).tolist()
 
 
-def compared(name: str, bar: float | None, ours: Callable[[], object], rival: Callable[[], object]) -> Measurement:
+def compared(
+    name: str, bar: float | None, ours: Callable[[], object], rival: Callable[[], object]
+) -> Measurement:
     """Measure one fit against its rival."""
     wall, processor = in_turns(ours, rival)
     detail = f"{wall[0]:.2f} s / {wall[1]:.2f} s; processor {processor[0]:.2f} / {processor[1]:.2f}"
@@ -69,7 +77,9 @@ def scikit_learn(X: Any, y: Any) -> object:
 
 
 def smoothed_quantile(X: Any, y: Any, level: float, width: float) -> object:
-    """Minimise the pinball loss convolved with a logistic kernel by L-BFGS to gradient norm 1e-5."""
+    """Minimise the pinball loss convolved with a logistic kernel by L-BFGS to gradient norm
+    1e-5.
+    """
     n = len(X)
 
     def value(theta: Any) -> tuple[float, Any]:
@@ -103,16 +113,18 @@ def quantile(n: int, d: int, unequal: bool, bar: float, level: float) -> Measure
     return compared(
         f"quantile {level} / L-BFGS, n={n:.0e} d={d} {columns}",
         bar,
-        lambda: DPQuantileRegressor(quantile=level, feature_bounds=bounds, target_bounds=(-10, 10), random_state=0).fit(
-            X, y
-        ),
+        lambda: DPQuantileRegressor(
+            quantile=level, feature_bounds=bounds, target_bounds=(-10, 10), random_state=0
+        ).fit(X, y),
         lambda: smoothed_quantile(X, y, level, 0.1),
     )
 
 
 FITS: dict[str, Callable[[Any], Any]] = {
     "logistic": lambda bounds: DPLogisticRegression(feature_bounds=bounds, random_state=0),
-    "quantile": lambda bounds: DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-10, 10), random_state=0),
+    "quantile": lambda bounds: DPQuantileRegressor(
+        feature_bounds=bounds, target_bounds=(-10, 10), random_state=0
+    ),
     "auc": lambda bounds: DPAUCClassifier(feature_bounds=bounds, random_state=0),
 }
 

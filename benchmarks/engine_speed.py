@@ -25,7 +25,8 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
-N, D = 1_000_000, 50
+N = 1_000_000
+D = 50
 
 
 def in_turns(*functions: Callable[[], object], repeats: int = 25) -> list[float]:
@@ -40,7 +41,8 @@ def gradient_passes() -> Iterator[Measurement]:
     y = X[:, 0] + rng.normal(size=N)
     theta = rng.normal(size=D + 1) / 10
     loss = convolve(Pinball(0.7), LogisticKernel(), 0.2)
-    wide, tight = RowMap.from_bounds(D, (-7.0, 7.0)), RowMap.from_bounds(D, (-2.0, 2.0), 3.0)
+    wide = RowMap.from_bounds(D, (-7.0, 7.0))
+    tight = RowMap.from_bounds(D, (-2.0, 2.0), 3.0)
     load = os.getloadavg()[0]
     for label, table, row_map, bar in (
         ("float64", X, wide, 1.5),
@@ -77,7 +79,9 @@ MEMORY = """
 import re, numpy as np
 from dpconvex import DPQuantileRegressor
 # Not getrusage: its peak is inherited from the process that started this one.
-def peak(): return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read()).group(1))
+def peak():
+    status = open("/proc/self/status").read()
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status).group(1))
 def fit(X): DPQuantileRegressor(feature_bounds=(-7, 7), random_state=0).fit(X, X[:, 0])
 rng = np.random.default_rng(0)
 fit(rng.normal(size=(2000, 50)))
@@ -91,12 +95,16 @@ print((peak() - small) / X.nbytes)
 
 
 def peak_memory() -> Iterator[Measurement]:
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
+    )
     yield Measurement("peak memory of a fit / X, n=1e6 d=50", float(done.stdout), 1.2)
 
 
 def import_time() -> Iterator[Measurement]:
-    """Fresh processes in turns, of modules that were compiled before, as those of installed packages are."""
+    """Fresh processes in turns, of modules that were compiled before, as those of installed
+    packages are.
+    """
     settings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as compiled:
         settings["PYTHONPYCACHEPREFIX"] = compiled
@@ -121,9 +129,12 @@ def import_time() -> Iterator[Measurement]:
 
 
 def rivals() -> Iterator[Measurement | Skipped]:
-    """Fits without privacy by other packages on the same data, against ours with certified gradient."""
+    """Fits without privacy by other packages on the same data, against ours with certified
+    gradient.
+    """
     rng = np.random.default_rng(1)
-    n, d = 200_000, 20
+    n = 200_000
+    d = 20
     X = rng.normal(size=(n, d))
     labels = np.where(X[:, 0] + rng.logistic(size=n) > 0, 1.0, -1.0)
     row_map = RowMap(d, 1e6)
@@ -167,8 +178,12 @@ def rivals() -> Iterator[Measurement | Skipped]:
             detail=f"{mine:.3f} s ({passes:.1f} passes) / {rival:.3f} s",
         )
     y = X[:, 0] + rng.standard_t(3, size=n)
-    huber = EmpiricalObjective(MemoryRows(X, y, row_map), convolve(Pinball(0.5), LogisticKernel(), 0.1), 1e-4)
-    mine, rival = in_turns(lambda: Newton().solve(huber, start, 1e-9), lambda: HuberRegressor().fit(X, y), repeats=3)
+    huber = EmpiricalObjective(
+        MemoryRows(X, y, row_map), convolve(Pinball(0.5), LogisticKernel(), 0.1), 1e-4
+    )
+    mine, rival = in_turns(
+        lambda: Newton().solve(huber, start, 1e-9), lambda: HuberRegressor().fit(X, y), repeats=3
+    )
     yield Measurement(
         "Newton on a smoothed median / scikit-learn HuberRegressor, n=2e5 d=20",
         mine / rival,

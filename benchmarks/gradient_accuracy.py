@@ -1,10 +1,12 @@
-"""Untuned private quantile regression by noisy gradient descent, against the paper and against no privacy.
+"""Untuned private quantile regression by noisy gradient descent, against the paper and against no
+privacy.
 
-Figure 4 of the quantile paper (delta 1e-2, n = 500 and 1000): relative excess risk of the default estimator over that
-of the paper's Algorithm 2 with its printed constants, the better of its two presets counting. Both relations.
+Figure 4 of the quantile paper (delta 1e-2, n = 500 and 1000): relative excess risk of the default
+estimator over that of the paper's Algorithm 2 with its printed constants, the better of its two
+presets counting. Both relations.
 
-Real data, epsilon 1, delta 1e-7: test pinball loss over that of a fit without privacy, 20 random splits, with the round
-public bounds that the loaders state.
+Real data, epsilon 1, delta 1e-7: test pinball loss over that of a fit without privacy, 20 random
+splits, with the round public bounds that the loaders state.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from dpconvex_reproduction.datasets import load_bike, load_census_wages
 from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
-QUANTILE, DELTA, RADIUS, REPEATS = 0.7, 1e-2, 10.0, 100
+QUANTILE = 0.7
+DELTA = 1e-2
+RADIUS = 10.0
+REPEATS = 100
 RELATIONS = ("replace_one", "add_or_remove_one")
 SEEDS = 20
 OUT = Path("out")
@@ -53,7 +58,8 @@ def public_fit(
 ) -> tuple[np.ndarray, float]:
     """Fit without privacy: Newton on the pinball loss, smoothed over 2 % of the target's spread."""
     row_map = RowMap.from_bounds(X.shape[1], bounds, 1e6)
-    centre, scale = float(np.mean(y)), 1 / float(np.std(y))
+    centre = float(np.mean(y))
+    scale = 1 / float(np.std(y))
     rows = MemoryRows(X, y, row_map, centre, scale)
     objective = EmpiricalObjective(rows, convolve(Pinball(level), LogisticKernel(), 0.02), 1e-7)
     theta = Newton().solve(objective, np.zeros(rows.dim), 1e-7).point
@@ -101,13 +107,19 @@ def real_data(seeds: int) -> Iterator[Measurement]:
         data = load()
         for quantile in (0.5, 0.9):
             model = DPQuantileRegressor(
-                quantile, epsilon=1.0, delta=1e-7, feature_bounds=data.feature_bounds, target_bounds=data.target_bounds
+                quantile,
+                epsilon=1.0,
+                delta=1e-7,
+                feature_bounds=data.feature_bounds,
+                target_bounds=data.target_bounds,
             )
             ratios = []
             for seed in range(seeds):
                 order = np.random.default_rng(seed).permutation(len(data.y))
                 test, train = np.split(order, [len(order) // 5])
-                coef, intercept = public_fit(data.X[train], data.y[train], data.feature_bounds, quantile)
+                coef, intercept = public_fit(
+                    data.X[train], data.y[train], data.feature_bounds, quantile
+                )
                 model.set_params(random_state=seed).fit(data.X[train], data.y[train])
                 losses = [
                     mean_pinball_loss(data.y[test], orders, alpha=quantile)

@@ -1,7 +1,8 @@
 """What a charge costs as the ledger grows: the time must not depend on the number of charges.
 
-The entries before the measured ones are written in one transaction, without a flush for each. The rest of a charge's
-time is the flushes of a durable commit, so the bar is on the ratio, and a check of the whole file is shown beside it.
+The entries before the measured ones are written in one transaction, without a flush for each. The
+rest of a charge's time is the flushes of a durable commit, so the bar is on the ratio, and a check
+of the whole file is shown beside it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ def run() -> Iterator[Measurement]:
             yield Measurement(f"a charge after {entries:,}", 1e3 * times[entries], detail="ms")
             start = time.perf_counter()
             ledger.check()
-            yield Measurement(f"a check of {entries:,}", 1e3 * (time.perf_counter() - start), detail="ms")
+            yield Measurement(
+                f"a check of {entries:,}", 1e3 * (time.perf_counter() - start), detail="ms"
+            )
     ratio = times[SIZES[-1]] / times[SIZES[0]]
-    yield Measurement(f"a charge after {SIZES[-1]:,} against one after {SIZES[0]}", ratio, 2.0, at_most=True)
+    yield Measurement(
+        f"a charge after {SIZES[-1]:,} against one after {SIZES[0]}", ratio, 2.0, at_most=True
+    )

@@ -1,10 +1,12 @@
-"""Test error of private linear regression against AdaSSP and boosted AdaSSP, on the same rows and under one accounting.
+"""Test error of private linear regression against AdaSSP and boosted AdaSSP, on the same rows and
+under one accounting.
 
-All have the same public bounds, replace-one neighbours, and noise calibrated in Gaussian DP: what a rival's paper
-spends by weaker composition is not held against it. AdaSSP (Wang 2018) releases the smallest eigenvalue, the second
-moments and the products, a third of the budget each, and adds a penalty that follows from them. Boosted AdaSSP (Tang
-and others 2023) fits residuals, limited to a clip, several times with one release of the moments; rounds and clip are
-the best of six in hindsight, on the test rows. diffprivlib's linear regression is not here: its sensitivity is 0 for
+All have the same public bounds, replace-one neighbours, and noise calibrated in Gaussian DP: what a
+rival's paper spends by weaker composition is not held against it. AdaSSP (Wang 2018) releases the
+smallest eigenvalue, the second moments and the products, a third of the budget each, and adds a
+penalty that follows from them. Boosted AdaSSP (Tang and others 2023) fits residuals, limited to a
+clip, several times with one release of the moments; rounds and clip are the best of six in
+hindsight, on the test rows. diffprivlib's linear regression is not here: its sensitivity is 0 for
 bounds (0, 100), which protects nobody.
 
     python -m benchmarks.linear_regression --runs 5
@@ -30,8 +32,10 @@ from dpconvex_reproduction.datasets import load_bike, load_census_wages
 
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
-RUNS, DELTA = 5, 1e-6
-ROUNDS, CLIPS = (3, 10), (0.1, 0.3, 1.0)
+RUNS = 5
+DELTA = 1e-6
+ROUNDS = (3, 10)
+CLIPS = (0.1, 0.3, 1.0)
 
 
 def errors(
@@ -41,19 +45,22 @@ def errors(
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     held = max(1000, len(y) // 5)
-    test, train = order[:held], order[held:]
+    test = order[:held]
+    train = order[held:]
     row_map = RowMap.from_bounds(X.shape[1], bounds)
-    shift, half = (target[0] + target[1]) / 2, (target[1] - target[0]) / 2
+    shift = (target[0] + target[1]) / 2
+    half = (target[1] - target[0]) / 2
     mapped = (np.clip(X, *bounds) - np.array(row_map.shift)) * np.array(row_map.scale)
     rows = np.column_stack([np.ones(len(y)), mapped]) / math.hypot(1, row_map.max_norm)
-    scaled, mu = (y - shift) / half, gaussian_mu(epsilon, DELTA)
+    scaled = (y - shift) / half
+    mu = gaussian_mu(epsilon, DELTA)
 
     def error(theta: Array) -> float:
         return float(np.mean((scaled[test] - rows[test] @ theta) ** 2) / np.var(scaled[test]))
 
-    model = DPLinearRegression(epsilon=epsilon, delta=DELTA, feature_bounds=bounds, target_bounds=target).fit(
-        X[train], y[train]
-    )
+    model = DPLinearRegression(
+        epsilon=epsilon, delta=DELTA, feature_bounds=bounds, target_bounds=target
+    ).fit(X[train], y[train])
     plain = LinearRegression().fit(X[train], y[train])
     private = np.mean((y[test] - model.predict(X[test])) ** 2) / np.var(y[test])
     return {
@@ -83,14 +90,23 @@ def generated(rows: int) -> Callable[[int], tuple[Array, Array, Bounds, tuple[fl
     return make
 
 
-def settings() -> dict[str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]]:
+def settings() -> dict[
+    str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]
+]:
     """The ten named settings."""
 
     def real(loader: Callable[..., object], **options: bool) -> Callable[[int], tuple]:
         def make(seed: int) -> tuple:
             data = loader(**options)
-            low, high = (np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds)
-            return (np.asarray(data.X, float), np.asarray(data.y, float), (low, high), data.target_bounds)
+            low, high = (
+                np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds
+            )
+            return (
+                np.asarray(data.X, float),
+                np.asarray(data.y, float),
+                (low, high),
+                data.target_bounds,
+            )
 
         return make
 

@@ -1,7 +1,8 @@
-"""Several classes in one fit against one class against the rest, at the same budget; and what its stages bring.
+"""Several classes in one fit against one class against the rest, at the same budget; and what its
+stages bring.
 
-Stages are switched off or moved one at a time on a table that the fit was not made on: the log loss over that of the
-fit as it is, both the mean over seeds.
+Stages are switched off or moved one at a time on a table that the fit was not made on: the log loss
+over that of the fit as it is, both the mean over seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ STAGES = {
     "no late rounds": {"LATE_SHARE": 0.0},
     "half as many late rounds": {"JOINT_ROUNDS": constants.JOINT_ROUNDS // 2},
     "flat directions believed": {"JOINT_MIN_EIGENVALUE": 0.02},
-    "expected curvature believed": {"LOG_CURVATURE_STD": constants.LOG_CURVATURE_STD | {"several": 0.0}},
+    "expected curvature believed": {
+        "LOG_CURVATURE_STD": constants.LOG_CURVATURE_STD | {"several": 0.0}
+    },
     "intercepts not centred": {"INTERCEPT_RECORDS": 0.0},
 }
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, object]
@@ -42,9 +45,16 @@ def generated(n: int = 20_000, d: int = 10, k: int = 5, test: int = 30_000) -> S
 
 
 def flags(n: int = 10_000, test: int = 20_000) -> Split:
-    """Flags of shares from 1 to 40 %, amounts with zeros and bounds 30 times as wide; a class of 3 %."""
+    """Flags of shares from 1 to 40 %, amounts with zeros and bounds 30 times as wide; a class of
+    3 %.
+    """
     rng = np.random.default_rng(0)
-    X = np.hstack([rng.random((n + test, 10)) < np.geomspace(0.01, 0.4, 10), np.exp(rng.normal(size=(n + test, 3)))])
+    X = np.hstack(
+        [
+            rng.random((n + test, 10)) < np.geomspace(0.01, 0.4, 10),
+            np.exp(rng.normal(size=(n + test, 3))),
+        ]
+    )
     X[:, 10:] = np.where(rng.random((n + test, 3)) < 0.4, X[:, 10:].clip(0, 30), 0.0)
     slopes = rng.normal(size=(4, 13)) * np.repeat([1.0, 0.5], [10, 3])
     margins = X @ slopes.T + [0.0, -0.5, -1.0, -3.0]
@@ -58,14 +68,16 @@ def tables() -> Iterator[tuple[str, Split]]:
     yield "satimage", (data.X, data.y, data.X_test, data.y_test, data.feature_bounds)
     data = load_covtype(binary=False)
     order = np.random.default_rng(1).permutation(len(data.y))
-    some, rest = order[:100_000], order[-40_000:]
+    some = order[:100_000]
+    rest = order[-40_000:]
     yield "covtype", (data.X[some], data.y[some], data.X[rest], data.y[rest], data.feature_bounds)
 
 
 def measured(kind: type, split: Split, epsilon: float) -> tuple[float, float]:
     """Return mean log loss and accuracy on the test rows."""
     X, y, X_test, y_test, bounds = split
-    losses, scores = [], []
+    losses = []
+    scores = []
     for seed in range(SEEDS):
         model = kind(epsilon=epsilon, feature_bounds=bounds, random_state=seed).fit(X, y)
         scores.append(model.score(X_test, y_test))
@@ -95,7 +107,13 @@ def run() -> Iterator[Measurement]:
                     apart = measured(kind, split, epsilon)
                 title = f"{kind.__name__} {name}, epsilon {epsilon:g}"
                 yield Measurement(
-                    f"{title}: accuracy", joint[1], apart[1], at_most=False, detail="bar: against the rest"
+                    f"{title}: accuracy",
+                    joint[1],
+                    apart[1],
+                    at_most=False,
+                    detail="bar: against the rest",
                 )
                 if kind is DPLogisticRegression:
-                    yield Measurement(f"{title}: log loss", joint[0], apart[0], detail="bar: against the rest")
+                    yield Measurement(
+                        f"{title}: log loss", joint[0], apart[0], detail="bar: against the rest"
+                    )

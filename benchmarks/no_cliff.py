@@ -1,7 +1,8 @@
 """Nothing jumps: five per cent more rows change what is planned, forecast and measured by little.
 
-Planned: every phase's noise, clips, and what is given to the search for a constant, for rows from 200 to 1e6 and
-budgets from 0.02 to 2. Measured: the default's loss on the same tables, cut at 5 % more and more rows.
+Planned: every phase's noise, clips, and what is given to the search for a constant, for rows from
+200 to 1e6 and budgets from 0.02 to 2. Measured: the default's loss on the same tables, cut at 5 %
+more and more rows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MEASURED = ("one flag, median", "money, 0.9", "one column, labels", "a block of 
 
 
 def planned() -> dict[str, float]:
-    """Return the largest factor by which a step changes each planned number; of all gradients, beyond its trend."""
+    """Return the largest factor by which a step changes each planned number; of all gradients,
+    beyond its trend.
+    """
     worst: dict[str, float] = {}
     settings = NoisyGradientDescent().settings()
     sizes = np.unique(np.geomspace(200, 1e6, math.ceil(math.log(5000, STEP))).astype(int)).tolist()
@@ -38,7 +41,9 @@ def planned() -> dict[str, float]:
                 bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm)
                 plan = plan_fit(bounds, mu, settings)
                 noise = plan.calibrated_noise(bounds, mu)
-                row = {"all gradients": (planned_gradient_noise(plan.config, noise, bounds) * n) ** 2}
+                row = {
+                    "all gradients": (planned_gradient_noise(plan.config, noise, bounds) * n) ** 2
+                }
                 for name, term in noise.items():
                     row[f"noise, {name}"] = term.scale**2 / term.releases
                 row |= {
@@ -56,7 +61,8 @@ def planned() -> dict[str, float]:
 
 def measured(name: str, epsilon: float, start: int, steps: int, runs: int) -> list[float]:
     """Return mean test losses at ``start``, ``1.05 start``, ...: same rows, same seeds."""
-    table, losses = TABLES[name], np.zeros(steps)
+    table = TABLES[name]
+    losses = np.zeros(steps)
     for seed in range(runs):
         rng = np.random.default_rng([seed, 29])
         X, y = table.draw(rng, round(start * STEP**steps))
@@ -78,6 +84,8 @@ def run(runs: int = 20) -> Iterator[Measurement]:
             losses = measured(name, 0.3, start, 6, runs)
             change = max(other / one for one, other in itertools.pairwise(losses))
             yield Measurement(
-                f"measured, {name}, from {start:,} rows", change, 1.2,
+                f"measured, {name}, from {start:,} rows",
+                change,
+                1.2,
                 detail="largest rise of the loss within a step; noise included",
-            )  # fmt: skip
+            )

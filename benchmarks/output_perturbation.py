@@ -1,4 +1,5 @@
-"""Output perturbation against the paper's printed constants, and its solvers against their corollaries.
+"""Output perturbation against the paper's printed constants, and its solvers against their
+corollaries.
 
 Excess risks are means over the same noise directions, so their ratio is that of the calibrations.
 The paper's Algorithm 6 is run as printed, with noise too small by sqrt(2) for its claim.
@@ -29,7 +30,9 @@ from dpconvex_reproduction.output_perturbation.paper_tables import solver_iterat
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex_reproduction.output_perturbation.subgradient import StochasticSubgradient, Subgradient
 
-EPSILON, DELTA, RADIUS = 1.0, 1e-5, 2.0
+EPSILON = 1.0
+DELTA = 1e-5
+RADIUS = 2.0
 
 
 def make_rows(n: int, d: int, labels: bool) -> MemoryRows:
@@ -48,13 +51,16 @@ def bounds_for(rows: MemoryRows, loss: object, alpha: float) -> LinearBounds:
     return LinearBounds(rows.n_rows, facts.n_features, loss, 1.0, facts.max_norm, alpha=alpha)
 
 
-def mean_excess(objective: EmpiricalObjective, lowest: float, point: np.ndarray, std: float) -> float:
+def mean_excess(
+    objective: EmpiricalObjective, lowest: float, point: np.ndarray, std: float
+) -> float:
     draws = np.random.default_rng(1).standard_normal((200, objective.dim))
     return float(np.mean([objective.value(point + std * draw) for draw in draws])) - lowest
 
 
 def against_printed_constants() -> Iterator[Measurement]:
-    n, d = 5_000, 5
+    n = 5_000
+    d = 5
     for name, loss in (("logistic", Logistic()), ("Huber", Huber(0.5))):
         rows = make_rows(n, d, name == "logistic")
         facts = bounds_for(rows, loss, 1.0)
@@ -71,15 +77,22 @@ def against_printed_constants() -> Iterator[Measurement]:
 
         # Algorithm 1: an objective that is strongly convex to begin with.
         alpha = 0.05
-        strong = OutputProblem(facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, beta + alpha)
+        strong = OutputProblem(
+            facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, beta + alpha
+        )
         printed = algorithm_1(strong, output_preset(strong).accuracy)
         objective, point, std = release(alpha)
         lowest = objective.value(point)
         ours, theirs = (mean_excess(objective, lowest, point, s) for s in (std, printed.std))
-        yield Measurement(f"excess risk / Algorithm 1, {name}", ours / theirs, 0.6, detail=f"{ours:.2e} / {theirs:.2e}")
+        yield Measurement(
+            f"excess risk / Algorithm 1, {name}",
+            ours / theirs,
+            0.6,
+            detail=f"{ours:.2e} / {theirs:.2e}",
+        )
 
-        # Algorithm 6: regularised as Theorem 3.5 says, ours by our own bound; both from public facts
-        # alone. The risk is that of the plain objective, the bias of the penalty included.
+        # Algorithm 6: regularised as Theorem 3.5 says, ours by our own bound; both from public
+        # facts alone. The risk is that of the plain objective, the bias of the penalty included.
         preset = output_preset(plain)
         printed = algorithm_6(plain, preset.alpha, preset.accuracy)
         chosen = linear_preset(facts, ApproxDP(EPSILON, DELTA), RADIUS).alpha
@@ -112,7 +125,9 @@ def _lowest(rows: MemoryRows, loss: object) -> float:
 
 def against_scipy() -> Iterator[Measurement]:
     """The default solver against scipy's L-BFGS-B, to the gradient norm scipy reaches."""
-    n, d, alpha = 100_000, 50, 1e-3
+    n = 100_000
+    d = 50
+    alpha = 1e-3
     rows = make_rows(n, d, labels=True)
     objective = EmpiricalObjective(rows, Logistic(), alpha)
     tolerance = 1e-10 * objective.gradient_bound
@@ -154,8 +169,12 @@ def against_scipy() -> Iterator[Measurement]:
 
 
 def against_corollaries() -> Iterator[Measurement]:
-    """Steps that our solvers need, over those the paper's corollaries allow (without their hidden constants)."""
-    n, d, alpha = 2_000, 5, 0.05
+    """Steps that our solvers need, over those the paper's corollaries allow (without their
+    hidden constants).
+    """
+    n = 2_000
+    d = 5
+    alpha = 0.05
     smooth = make_rows(n, d, labels=True)
     kinked = make_rows(n, d, labels=False)
     cases = [
@@ -167,13 +186,15 @@ def against_corollaries() -> Iterator[Measurement]:
     for name, solver, rows, loss, visits in cases:
         facts = bounds_for(rows, loss, alpha)
         smoothness = facts.smoothness + alpha if math.isfinite(facts.smoothness) else math.inf
-        problem = OutputProblem(facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, smoothness)
+        problem = OutputProblem(
+            facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, smoothness
+        )
         preset = output_preset(problem)
         if math.isinf(smoothness):
             # The prescribed 1/n^2 accuracy takes hours; the rate is the same at a larger one.
-            preset = output_preset(OutputProblem(
-                facts.lipschitz, RADIUS, 50, d + 1, EPSILON, DELTA, alpha, smoothness
-            ))  # fmt: skip
+            preset = output_preset(
+                OutputProblem(facts.lipschitz, RADIUS, 50, d + 1, EPSILON, DELTA, alpha, smoothness)
+            )
         objective = EmpiricalObjective(rows, loss, alpha)
         tolerance = math.sqrt(2 * alpha * preset.accuracy)
         found = solver.solve(objective, np.zeros(objective.dim), tolerance)
@@ -181,7 +202,8 @@ def against_corollaries() -> Iterator[Measurement]:
         yield Measurement(
             f"steps / corollary, {name}",
             found.iterations * visits / allowed,
-            detail=f"{found.iterations * visits:.0f} / {allowed:.0f} to a gap of {preset.accuracy:.1e}",
+            detail=f"{found.iterations * visits:.0f} / {allowed:.0f} to a gap of "
+            f"{preset.accuracy:.1e}",
         )
 
 

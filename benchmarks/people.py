@@ -1,9 +1,11 @@
-"""What a promise to people costs: equal votes against a budget divided by the most rows that anybody has.
+"""What a promise to people costs: equal votes against a budget divided by the most rows that
+anybody has.
 
-People have effects of their own on top of what rows share, so that rows of one person are alike. Loss is averaged over
-people, of whom the test set has others; excess is over the best linear model. Both fits make the same promise to a
-person: equal votes with the whole budget, and rows as records with ``rows_per_person``, which divides it as Gaussian
-DP allows. Run it with ``python benchmarks/people.py``.
+People have effects of their own on top of what rows share, so that rows of one person are alike.
+Loss is averaged over people, of whom the test set has others; excess is over the best linear model.
+Both fits make the same promise to a person: equal votes with the whole budget, and rows as records
+with ``rows_per_person``, which divides it as Gaussian DP allows. Run it with
+``python benchmarks/people.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ MOST = 50
 
 
 def rows_of_people(people, rng, fixed=None):
-    """Return how many rows everybody has: from 1 to 50 with a long tail, mean below 10; or as many each."""
+    """Return how many rows everybody has: from 1 to 50 with a long tail, mean below 10; or as
+    many each.
+    """
     if fixed is not None:
         return np.full(people, fixed)
     return np.clip(np.floor(rng.pareto(1.0, people) * 3 + 1), 1, MOST).astype(int)
@@ -33,7 +37,9 @@ def draw(people, rng, task, fixed=None):
     """Return features, target and identifiers: people with many rows differ from others."""
     counts = rows_of_people(people, rng, fixed)
     ids = np.repeat(np.arange(people), counts)
-    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (np.arange(COLUMNS) == 0)
+    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (
+        np.arange(COLUMNS) == 0
+    )
     X = np.clip(centre[ids] + rng.normal(size=(ids.size, COLUMNS)), -4, 4)
     slopes = np.linspace(1.0, -1.0, COLUMNS)
     signal = X @ slopes + 0.5 * rng.normal(size=people)[ids]
@@ -79,7 +85,9 @@ def best_linear(task, X, y, ids):
         value = 0.8 * gap + width * np.logaddexp(0.0, -gap / width)
         return votes @ value / votes.sum(), -(votes * slope) @ rows / votes.sum()
 
-    theta = minimize(smoothed, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, method="L-BFGS-B").x
+    theta = minimize(
+        smoothed, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, method="L-BFGS-B"
+    ).x
     return theta[:-1], float(theta[-1])
 
 
@@ -108,12 +116,14 @@ def main():
     for task in options.tasks:
         for people in options.people:
             for fixed in (None, 5):
-                (votes, divided), mean, (one, two) = compare(task, people, 1.0, fixed, options.repeats)
+                (votes, divided), mean, (one, two) = compare(
+                    task, people, 1.0, fixed, options.repeats
+                )
                 rows = "1 to 50 rows each" if fixed is None else f"{fixed} rows each"
                 print(
-                    f"{task:9} {people:6} people, {rows:17} (mean {mean:4.1f}), epsilon 1: excess of equal votes "
-                    f"{votes:.5f} (±{one:.5f}), of a divided budget {divided:.5f} (±{two:.5f}), "
-                    f"ratio {votes / divided:.2f}",
+                    f"{task:9} {people:6} people, {rows:17} (mean {mean:4.1f}), epsilon 1: excess "
+                    f"of equal votes {votes:.5f} (±{one:.5f}), of a divided budget {divided:.5f} "
+                    f"(±{two:.5f}), ratio {votes / divided:.2f}",
                     flush=True,
                 )
 

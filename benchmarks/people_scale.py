@@ -1,7 +1,7 @@
 """Many rows of many people through Dask: time and peak memory of a fit with ``groups``.
 
-``python benchmarks/people_scale.py --rows 20_000_000 --people 1_000_000`` makes its table block by block, so that
-nothing but the fit is in memory.
+``python benchmarks/people_scale.py --rows 20_000_000 --people 1_000_000`` makes its table block by
+block, so that nothing but the fit is in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from dpconvex import DPLogisticRegression
 
-COLUMNS, CHUNK = 10, 500_000
+COLUMNS = 10
+CHUNK = 500_000
 
 
 def block(number: int, rows: int, people: int) -> np.ndarray:
@@ -45,8 +46,9 @@ def main() -> None:
     seconds = time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"{blocks * CHUNK:,} rows of {model.certificate_.bounds.n_samples:,} people: {seconds:.0f} s, "
-        f"peak {peak:.2f} GB, first coefficient {model.coef_[0, 0]:.3f} (1 without noise)"
+        f"{blocks * CHUNK:,} rows of {model.certificate_.bounds.n_samples:,} people: "
+        f"{seconds:.0f} s, peak {peak:.2f} GB, first coefficient {model.coef_[0, 0]:.3f} (1 "
+        "without noise)"
     )
 
 

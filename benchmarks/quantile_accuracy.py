@@ -1,10 +1,12 @@
-"""Excess risk of the quantile regressor against the paper's objective perturbation, on the same data.
+"""Excess risk of the quantile regressor against the paper's objective perturbation, on the same
+data.
 
-The setting is that of the paper's Figure 4: ``y = 10 + 5 x1 - 2 x2 + N(0, 9)``, quantile 0.7, rows in
-a ball of radius 10, ``B_theta = 2 ||theta*||``, delta 1e-2. Ours is untuned; the paper's Algorithm 2
-runs with its printed constants and both penalties of its Theorem 3.6. Risks are exact. The paper has
-50 repeats; with those the standard error of a ratio is 0.05, too much for the tightest setting, so
-there are 150 here. Noise is seeded like the data, so that a run can be repeated.
+The setting is that of the paper's Figure 4: ``y = 10 + 5 x1 - 2 x2 + N(0, 9)``, quantile 0.7, rows
+in a ball of radius 10, ``B_theta = 2 ||theta*||``, delta 1e-2. Ours is untuned; the paper's
+Algorithm 2 runs with its printed constants and both penalties of its Theorem 3.6. Risks are exact.
+The paper has 50 repeats; with those the standard error of a ratio is 0.05, too much for the
+tightest setting, so there are 150 here. Noise is seeded like the data, so that a run can be
+repeated.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ from dpconvex.datasets import Synthetic
 from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
-QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0
-EPSILONS, SIZES, REPEATS = (0.5, 1.0, 5.0), (500, 1000, 5000), 150
+QUANTILE = 0.7
+DELTA = 1e-2
+RADIUS = 10.0
+EPSILONS = (0.5, 1.0, 5.0)
+SIZES = (500, 1000, 5000)
+REPEATS = 150
 BAR = 0.5
 OUT = Path("out") / "quantile_accuracy.json"
 
@@ -81,7 +87,8 @@ def run(quick: bool = False) -> Iterator[Measurement]:
             columns = risks(epsilon, n, 10 if quick else REPEATS)
             for mechanism, bar in (("objective", BAR), ("auto", None)):
                 for part in (1, 2):
-                    mine, theirs = columns[mechanism], columns[f"part {part}"]
+                    mine = columns[mechanism]
+                    theirs = columns[f"part {part}"]
                     ratio, error = ratio_of_means(mine, theirs)
                     record = {
                         "epsilon": epsilon,
@@ -99,7 +106,8 @@ def run(quick: bool = False) -> Iterator[Measurement]:
                         f"excess risk, {mechanism} / printed {part}, eps={epsilon:g} n={n}",
                         ratio,
                         bar,
-                        detail=f"{mine.mean():.4f} / {theirs.mean():.4f}, s.e. of ratio {error:.3f}",
+                        detail=f"{mine.mean():.4f} / {theirs.mean():.4f}, "
+                        f"s.e. of ratio {error:.3f}",
                     )
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(records, indent=2) + "\n")

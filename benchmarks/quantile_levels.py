@@ -1,8 +1,10 @@
-"""Nine quantile levels under one budget, against one level with all of it and nine fits with a third of mu each.
+"""Nine quantile levels under one budget, against one level with all of it and nine fits with a
+third of mu each.
 
-Rows are uniform, noise is normal and its scale depends on the row, so that slopes differ from level to level and every
-quantile is linear. Excess is the expected pinball loss over that of the true quantile, at fresh rows.
-``python -m benchmarks.quantile_levels --runs 40`` measures more than the default.
+Rows are uniform, noise is normal and its scale depends on the row, so that slopes differ from level
+to level and every quantile is linear. Excess is the expected pinball loss over that of the true
+quantile, at fresh rows. ``python -m benchmarks.quantile_levels --runs 40`` measures more than the
+default.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from dpconvex.privacy import ApproxDP
 Array = NDArray[np.float64]
 
 LEVELS = tuple(round(0.1 * k, 1) for k in range(1, 10))
-ROWS, TEST = 20_000, 4000
+ROWS = 20_000
+TEST = 4000
 NOISE = 0.25
 BARS = {1.0: 1.5, 0.3: 4.0}  # excess of nine levels over that of one, by epsilon
 SEPARATE = 0.6  # and over that of nine fits
@@ -42,16 +45,20 @@ def location(X: Array) -> Array:
 
 def excess(X: Array, predicted: Array, level: float) -> float:
     """Return the expected pinball loss of predictions over that of the true quantile."""
-    std, middle = scale(X), location(X)
+    std = scale(X)
+    middle = location(X)
     best = middle + std * ndtri(level)
     losses = [expected_pinball(middle - at, std, level) for at in (predicted, best)]
     return float(np.mean(losses[0] - losses[1]))
 
 
 def compare(d: int, epsilon: float, seed: int) -> tuple[Array, Array, Array]:
-    """Return the excess of each level: of one fit, of fits with the whole budget, of fits with a third of mu."""
+    """Return the excess of each level: of one fit, of fits with the whole budget, of fits with a
+    third of mu.
+    """
     rng = np.random.default_rng([seed, d])
-    X, fresh = rng.uniform(-1, 1, (ROWS, d)), rng.uniform(-1, 1, (TEST, d))
+    X = rng.uniform(-1, 1, (ROWS, d))
+    fresh = rng.uniform(-1, 1, (TEST, d))
     y = location(X) + scale(X) * rng.normal(size=ROWS)
     mu = ApproxDP(epsilon, 1e-6).as_gaussian().mu
     facts = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2), "random_state": seed}
@@ -73,16 +80,22 @@ def run(runs: int = 5) -> Iterator[Measurement]:
         for epsilon, bar in BARS.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                together, whole, thirds = np.mean([compare(d, epsilon, seed) for seed in range(runs)], axis=0)
+                together, whole, thirds = np.mean(
+                    [compare(d, epsilon, seed) for seed in range(runs)], axis=0
+                )
             where = f"d={d}, epsilon={epsilon:g}"
             yield Measurement(
-                f"nine levels over one, {where}", together.sum() / whole.sum(), bar,
+                f"nine levels over one, {where}",
+                together.sum() / whole.sum(),
+                bar,
                 detail=f"excess {together.mean():.2e}, one level {whole.mean():.2e}, {runs} runs",
-            )  # fmt: skip
+            )
             yield Measurement(
-                f"nine levels over nine fits, {where}", together.sum() / thirds.sum(), SEPARATE,
+                f"nine levels over nine fits, {where}",
+                together.sum() / thirds.sum(),
+                SEPARATE,
                 detail=f"nine fits {thirds.mean():.2e}",
-            )  # fmt: skip
+            )
 
 
 if __name__ == "__main__":
@@ -90,5 +103,8 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=5)
     for measurement in run(parser.parse_args().runs):
         verdict = "ok" if measurement.passed else "MISSED"
-        print(f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}", end="  ")
+        print(
+            f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}",
+            end="  ",
+        )
         print(measurement.detail, flush=True)

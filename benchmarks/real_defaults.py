@@ -1,7 +1,8 @@
-"""Accuracy, log loss and pinball ratios of the defaults on real data, at the splits of the peers' pages.
+"""Accuracy, log loss and pinball ratios of the defaults on real data, at the splits of the peers'
+pages.
 
-Half of the sets were looked at while the default was made, the others are blind; bars are for epsilon 0.1 and 0.5
-(and 1 for quantiles) at delta 1e-6, replace-one, with bounds alone.
+Half of the sets were looked at while the default was made, the others are blind; bars are for
+epsilon 0.1 and 0.5 (and 1 for quantiles) at delta 1e-6, replace-one, with bounds alone.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ def classifiers(names: tuple[str, ...], runs: int, svm: bool = True) -> Iterator
         problem = load(name)
         for epsilon, bar in ACCURACY[name].items():
             for estimator in (DPLogisticRegression, DPLinearSVC)[: 1 + svm]:
-                scores, losses = [], []
+                scores = []
+                losses = []
                 for seed in range(runs):
                     model = estimator(
-                        epsilon=epsilon, delta=DELTA, feature_bounds=problem.feature_bounds,
+                        epsilon=epsilon,
+                        delta=DELTA,
+                        feature_bounds=problem.feature_bounds,
                         random_state=seed,
-                    ).fit(problem.X, problem.y)  # fmt: skip
+                    ).fit(problem.X, problem.y)
                     scores.append(model.score(problem.X_test, problem.y_test))
                     if estimator is DPLogisticRegression:
                         chances = model.predict_proba(problem.X_test)
@@ -70,31 +74,41 @@ def classifiers(names: tuple[str, ...], runs: int, svm: bool = True) -> Iterator
                 detail += f", log loss {np.mean(losses):.4f}" if losses else ""
                 wanted = bar if estimator is DPLogisticRegression else None
                 yield Measurement(
-                    f"{estimator.__name__} {name}, eps={epsilon:g}", float(np.mean(scores)),
-                    wanted, at_most=False, detail=detail,
-                )  # fmt: skip
+                    f"{estimator.__name__} {name}, eps={epsilon:g}",
+                    float(np.mean(scores)),
+                    wanted,
+                    at_most=False,
+                    detail=detail,
+                )
 
 
 def quantiles(names: tuple[str, ...], runs: int) -> Iterator[Measurement]:
     for (name, level), bars in PINBALL.items():
         if name not in names:
             continue
-        problem, best = load(name), exact_loss(name, level)
+        problem = load(name)
+        best = exact_loss(name, level)
         for epsilon, bar in bars.items():
             ratios = []
             for seed in range(runs):
                 model = DPQuantileRegressor(
-                    level, epsilon=epsilon, delta=DELTA, random_state=seed,
-                    feature_bounds=problem.feature_bounds, target_bounds=problem.target_bounds,
-                ).fit(problem.X, problem.y)  # fmt: skip
+                    level,
+                    epsilon=epsilon,
+                    delta=DELTA,
+                    random_state=seed,
+                    feature_bounds=problem.feature_bounds,
+                    target_bounds=problem.target_bounds,
+                ).fit(problem.X, problem.y)
                 predicted = model.predict(problem.X_test)
                 loss = mean_pinball_loss(problem.y_test, predicted, alpha=level)
                 ratios.append(loss / best)
             error = np.std(ratios) / np.sqrt(max(1, runs - 1))
             yield Measurement(
-                f"pinball ratio {name} {level:g}, eps={epsilon:g}", float(np.mean(ratios)), bar,
+                f"pinball ratio {name} {level:g}, eps={epsilon:g}",
+                float(np.mean(ratios)),
+                bar,
                 detail=f"{half(name)}; ± {error:.4f}",
-            )  # fmt: skip
+            )
 
 
 def run(runs: int = 20) -> Iterator[Measurement]:

@@ -4,9 +4,9 @@ statsmodels, quantes and diffprivlib are optional. Each is looked for next to dp
 environment whose Python is named by ``DPCONVEX_BENCH_STATSMODELS``, ``DPCONVEX_BENCH_QUANTES`` or
 ``DPCONVEX_BENCH_DIFFPRIVLIB``; a package that is not found is skipped, which is said.
 
-Ours ends with a certified gradient; others stop by their own rules. quantes solves the same smoothed
-problem without ridge, statsmodels and scikit-learn the kinked one, diffprivlib the same private
-problem by its own mechanism.
+Ours ends with a certified gradient; others stop by their own rules. quantes solves the same
+smoothed problem without ridge, statsmodels and scikit-learn the kinked one, diffprivlib the same
+private problem by its own mechanism.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
-N, D = 20_000, 20
+N = 20_000
+D = 20
 SETUP = """
 import sys, time, warnings
 import numpy as np
@@ -96,7 +97,9 @@ def against(
     python = interpreter(package)
     if python is None:
         variable = f"DPCONVEX_BENCH_{package.upper()}"
-        yield Skipped(package, f"pip install {package}, or set {variable} to the Python that has it")
+        yield Skipped(
+            package, f"pip install {package}, or set {variable} to the Python that has it"
+        )
         return
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "data.npz"
@@ -108,7 +111,11 @@ def against(
             yield Skipped(package, f"it failed: {error}")
             return
         mine = max(before, best_time(ours))
-    yield Measurement(f"{what} / {package}, n=2e4 d=20", mine / theirs, detail=f"{mine:.3f} s{passes} / {theirs:.3f} s")
+    yield Measurement(
+        f"{what} / {package}, n=2e4 d=20",
+        mine / theirs,
+        detail=f"{mine:.3f} s{passes} / {theirs:.3f} s",
+    )
 
 
 def run() -> Iterator[Measurement | Skipped]:

@@ -1,8 +1,9 @@
-"""How time and memory grow: rows, columns, passes, estimators, worker processes and files larger than memory.
+"""How time and memory grow: rows, columns, passes, estimators, worker processes and files larger
+than memory.
 
-Rivals without privacy are timed on the same tables in the same run, in turns. Slopes are those of log seconds in log
-size, by least squares. ``DPCONVEX_BENCH_SCALE`` names the parts to run, separated by commas, all by default: rows,
-columns, passes, memory, cluster, files.
+Rivals without privacy are timed on the same tables in the same run, in turns. Slopes are those of
+log seconds in log size, by least squares. ``DPCONVEX_BENCH_SCALE`` names the parts to run,
+separated by commas, all by default: rows, columns, passes, memory, cluster, files.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ KINDS = {"logistic / scikit-learn": logistic, "quantile / L-BFGS": quantile}
 
 
 def seconds(fits: tuple[Fit, Fit]) -> list[float]:
-    """Return the shortest of up to three times of each fit; they take turns, for at most ten seconds."""
+    """Return the shortest of up to three times of each fit; they take turns, for at most ten
+    seconds.
+    """
     found: list[list[float]] = []
     begin = time.perf_counter()
     while len(found) < 3 and (not found or time.perf_counter() - begin < 10):
@@ -91,7 +94,10 @@ def columns() -> Iterator[Measurement]:
     """Growth in the number of columns, at 20,000 rows."""
     for name, ours, rival, detail in growth("columns", COLUMNS, lambda d: (20_000, d), WIDE):
         yield Measurement(
-            f"{name}, beyond the rival's", ours - rival, 1.2, detail=f"{ours:.2f} - {rival:.2f}; seconds {detail}"
+            f"{name}, beyond the rival's",
+            ours - rival,
+            1.2,
+            detail=f"{ours:.2f} - {rival:.2f}; seconds {detail}",
         )
 
 

@@ -1,7 +1,9 @@
-"""Private selection: excess loss of the chosen model against an even split of the same total budget.
+"""Private selection: excess loss of the chosen model against an even split of the same total
+budget.
 
-Both choose the penalty of output perturbation among sixteen, within epsilon 1 and delta 1e-6 in total. The even split
-fits each candidate with a sixteenth of both on the same training rows and chooses as well as DPSelect does, for free.
+Both choose the penalty of output perturbation among sixteen, within epsilon 1 and delta 1e-6 in
+total. The even split fits each candidate with a sixteenth of both on the same training rows and
+chooses as well as DPSelect does, for free.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.datasets import make_newsvendor
 from dpconvex.selection import DPSelect
 
-QUANTILE, ROWS, SEEDS = 0.75, 8_000, 6
+QUANTILE = 0.75
+ROWS = 8_000
+SEEDS = 6
 ALPHAS = np.geomspace(1e-3, 3.0, 16).tolist()
 
 
@@ -26,7 +30,8 @@ def _model(**settings: float) -> DPQuantileRegressor:
 
 
 def run() -> Iterator[Measurement]:
-    selected, even = [], []
+    selected = []
+    even = []
     for seed in range(SEEDS):
         sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
         best = sample.risk(sample.theta_star)
@@ -38,7 +43,9 @@ def run() -> Iterator[Measurement]:
         selected.append(excess(DPSelect(_model(), {"alpha": ALPHAS}).fit(sample.X, sample.y)))
         held = ROWS // 4
         fits = [
-            _model(epsilon=1 / len(ALPHAS), delta=1e-6 / len(ALPHAS), alpha=alpha).fit(sample.X[held:], sample.y[held:])
+            _model(epsilon=1 / len(ALPHAS), delta=1e-6 / len(ALPHAS), alpha=alpha).fit(
+                sample.X[held:], sample.y[held:]
+            )
             for alpha in ALPHAS
         ]
         scores = [fit.score(sample.X[:held], sample.y[:held]) for fit in fits]

@@ -1,8 +1,10 @@
-"""Stochastic descent with n^2 steps, against what numpy needs to draw its normals alone, on one core.
+"""Stochastic descent with n^2 steps, against what numpy needs to draw its normals alone, on one
+core.
 
-n = 5000, so 25,000,000 steps of one record each, with 3 and with 51 coefficients, as in the quantile-regression paper,
-which reports 1,575 and 1,600 seconds. Both sides run on one thread and are timed by the processor time they take, in
-slices, one after the other, so that a machine that is busy for a moment slows down both.
+n = 5000, so 25,000,000 steps of one record each, with 3 and with 51 coefficients, as in the
+quantile-regression paper, which reports 1,575 and 1,600 seconds. Both sides run on one thread and
+are timed by the processor time they take, in slices, one after the other, so that a machine that is
+busy for a moment slows down both.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 
-ROWS, SLICES = 5000, 10
+ROWS = 5000
+SLICES = 10
 
 
 def processor_time(function: Callable[[], object]) -> float:

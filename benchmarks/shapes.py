@@ -1,11 +1,13 @@
 """What a user gets without naming a mechanism, on twenty awkward but ordinary tables.
 
-Every table states bounds that a careful person could know and no more. Test loss of the default over that of a fit
-without privacy, and over that of the better of two private constants that spend the whole budget on one number.
-Half of the tables were looked at while the default was made (``TUNING``), the others are blind.
+Every table states bounds that a careful person could know and no more. Test loss of the default
+over that of a fit without privacy, and over that of the better of two private constants that spend
+the whole budget on one number. Half of the tables were looked at while the default was made
+(``TUNING``), the others are blind.
 
-``python -m benchmarks.shapes --rows 60000 --epsilon 1 --runs 3 --half tuning`` prints one line per table; with
-``DPCONVEX_PREVIOUS`` naming the ``src`` folder of an older checkout its default is run as well.
+``python -m benchmarks.shapes --rows 60000 --epsilon 1 --runs 3 --half tuning`` prints one line per
+table; with ``DPCONVEX_PREVIOUS`` naming the ``src`` folder of an older checkout its default is run
+as well.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def zero_inflated(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def flag_and_income(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    flag, income = rng.random(n) < 0.3, np.exp(10.3 + 0.6 * rng.standard_normal(n))
+    flag = rng.random(n) < 0.3
+    income = np.exp(10.3 + 0.6 * rng.standard_normal(n))
     y = 2000 + 0.3 * income + 4000 * flag + 0.1 * income * rng.standard_normal(n)
     return np.column_stack([flag, income]), y
 
@@ -144,13 +147,16 @@ def indicator_labels(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def off_centre(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    X = np.column_stack([290 + 10 * rng.standard_normal(n), 1013 + 8 * rng.standard_normal(n), rng.random(n)])
+    X = np.column_stack(
+        [290 + 10 * rng.standard_normal(n), 1013 + 8 * rng.standard_normal(n), rng.random(n)]
+    )
     y = 0.1 * (X[:, 0] - 290) - 0.05 * (X[:, 1] - 1013) + X[:, 2] + rng.gumbel(size=n)
     return X, y
 
 
 def income_and_flag(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    flag, income = rng.random(n) < 0.3, np.exp(10.3 + 0.6 * rng.standard_normal(n))
+    flag = rng.random(n) < 0.3
+    income = np.exp(10.3 + 0.6 * rng.standard_normal(n))
     margins = -0.6 + 1.1 * flag + 1e-5 * (income - 35_000)
     return np.column_stack([income, flag]), labels(rng, margins)
 
@@ -182,7 +188,8 @@ def heavy_labels(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def flag_among_copies(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    flag, x = (rng.random(n) < 0.05).astype(float), rng.standard_normal(n)
+    flag = (rng.random(n) < 0.05).astype(float)
+    x = rng.standard_normal(n)
     X = np.column_stack([flag, x, x, np.ones(n)])
     return X, labels(rng, -1 + 1.5 * flag + 0.5 * x)
 
@@ -193,7 +200,9 @@ TUNING: dict[str, Table] = {
     "zero-inflated, 0.9": Table(zero_inflated, (0, 500), (-100, 300), 0.9, 1.15),
     "wide target, 20 columns, 0.9": Table(wide_target, (-5, 5), (-250, 250), 0.9),
     "money, 0.9": Table(money, ([0, 0, 0], [100, 30, 1]), (0, 1e6), 0.9, 1.15),
-    "unequal scales, wide bounds, 0.25": Table(unequal_scales, ([-v for v in WIDE], WIDE), (-100, 100), 0.25),
+    "unequal scales, wide bounds, 0.25": Table(
+        unequal_scales, ([-v for v in WIDE], WIDE), (-100, 100), 0.25
+    ),
     "targets 100 ranges away": Table(far_targets, (0, 1), (0, 1)),
     "income and flag, labels": Table(income_and_flag, ([0, 0], [1e6, 1])),
     "1 % positive labels": Table(few_positive, (-6, 6)),
@@ -236,36 +245,49 @@ def default_model(table: Table, epsilon: float, seed: int) -> Any:
 
 def public_loss(table: Table, X: Array, y: Array, X_test: Array, y_test: Array) -> float:
     """Fit without privacy on standardised columns."""
-    centre, spread = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-    rows, test = (X - centre) / spread, (X_test - centre) / spread
+    centre = X.mean(axis=0)
+    spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    rows = (X - centre) / spread
+    test = (X_test - centre) / spread
     if table.target is None:
         plain = LogisticRegression(C=1e6, max_iter=2000).fit(rows, y)
         return loss_of(table, y_test, plain.predict_proba(test)[:, 1])
     # Newton on the pinball loss, smoothed over a hundredth of the quartiles' distance.
-    middle, spread = np.median(y), float(np.subtract(*np.quantile(y, [0.75, 0.25])))
+    middle = np.median(y)
+    spread = float(np.subtract(*np.quantile(y, [0.75, 0.25])))
     row_map = RowMap.from_bounds(X.shape[1], (rows.min(), rows.max()), 1e6)
     engine = MemoryRows(rows, y, row_map, middle, 1 / spread, threads=1)
     smooth = convolve(Pinball(table.level), LogisticKernel(), 0.01)
-    theta = Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
+    theta = (
+        Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
+    )
     coef, intercept = row_map.to_user_units(theta, middle, 1 / spread)
     return loss_of(table, y_test, test @ coef + intercept)
 
 
-def constant_losses(table: Table, y: Array, y_test: Array, epsilon: float, rng: np.random.Generator) -> list[float]:
-    """Return the losses of private constants that spend the whole budget: bisection, and an averaged descent."""
-    n, mu = len(y), gaussian_mu(epsilon, DELTA)
+def constant_losses(
+    table: Table, y: Array, y_test: Array, epsilon: float, rng: np.random.Generator
+) -> list[float]:
+    """Return the losses of private constants that spend the whole budget: bisection, and an
+    averaged descent.
+    """
+    n = len(y)
+    mu = gaussian_mu(epsilon, DELTA)
     if table.target is None:
         share = (np.count_nonzero(y > 0) + rng.standard_normal() / mu) / n
         chance = np.full(len(y_test), np.clip(share, 1 / n, 1 - 1 / n))
         return [loss_of(table, y_test, chance)]
     low, high = table.target
-    steps, (bottom, top) = 12, table.target
+    steps = 12
+    (bottom, top) = table.target
     for _ in range(steps):
         middle = (bottom + top) / 2
         count = np.count_nonzero(y <= middle) + math.sqrt(steps) / mu * rng.standard_normal()
         bottom, top = (bottom, middle) if count > table.level * n else (middle, top)
     found = [(bottom + top) / 2]
-    steps, point, kept = 40, (low + high) / 2, []
+    steps = 40
+    point = (low + high) / 2
+    kept = []
     for step in range(steps):
         rate = (high - low) * 0.5 * 0.9**step
         count = np.count_nonzero(y <= point) + math.sqrt(steps) / mu * rng.standard_normal()
@@ -276,7 +298,9 @@ def constant_losses(table: Table, y: Array, y_test: Array, epsilon: float, rng: 
 
 
 def measure(name: str, n: int, epsilon: float, runs: int, rivals: bool = True) -> dict[str, Any]:
-    """Return mean test losses over the runs: of the default, without privacy, and of a private constant."""
+    """Return mean test losses over the runs: of the default, without privacy, and of a private
+    constant.
+    """
     table = TABLES[name]
     losses: dict[str, list[Any]] = {"default": [], "public": [], "constant": []}
     for seed in range(runs):
@@ -300,11 +324,21 @@ def measure(name: str, n: int, epsilon: float, runs: int, rivals: bool = True) -
 
 
 def previous(names: list[str], n: int, epsilon: float, runs: int) -> dict[str, float]:
-    """Return mean test losses of an older default, in a process of its own; nothing if none is named."""
+    """Return mean test losses of an older default, in a process of its own; nothing if none is
+    named.
+    """
     source = os.environ.get("DPCONVEX_PREVIOUS")
     if not source:
         return {}
-    command = [sys.executable, "-m", "benchmarks.shapes", "--rows", str(n), "--epsilon", str(epsilon)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.shapes",
+        "--rows",
+        str(n),
+        "--epsilon",
+        str(epsilon),
+    ]
     command += ["--runs", str(runs), "--json", "--tables", *names]
     environment = {**os.environ, "PYTHONPATH": source, "DPCONVEX_PREVIOUS": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
@@ -321,9 +355,11 @@ def run(n: int = 60_000, epsilon: float = 1.0, runs: int = 3) -> Iterator[Measur
         if name in older:
             detail += f", before {older[name] / found['public']:.3f}"
         yield Measurement(
-            f"{name}, n={n:,}, eps={epsilon:g}", found["default"] / found["public"], table.bar,
+            f"{name}, n={n:,}, eps={epsilon:g}",
+            found["default"] / found["public"],
+            table.bar,
             detail=detail,
-        )  # fmt: skip
+        )
 
 
 def main() -> None:

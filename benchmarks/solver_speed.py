@@ -25,7 +25,10 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
-QUANTILE, BANDWIDTH, ALPHA, RELATIVE = 0.7, 0.2, 1e-4, 1e-10
+QUANTILE = 0.7
+BANDWIDTH = 0.2
+ALPHA = 1e-4
+RELATIVE = 1e-10
 
 
 class Reached(NamedTuple):
@@ -87,7 +90,8 @@ def scipy_run(rows: np.ndarray, y: np.ndarray, w: np.ndarray, tolerance: float) 
 
 
 def against_scipy(condition: float, bar: float) -> Iterator[Measurement]:
-    n, d = 1_000_000, 50
+    n = 1_000_000
+    d = 50
     X, y = make_data(n, d, condition)
     row_map = RowMap.from_bounds(d, (-5.0, 5.0))
     loss = convolve(Pinball(QUANTILE), LogisticKernel(), BANDWIDTH)
@@ -104,7 +108,9 @@ def against_scipy(condition: float, bar: float) -> Iterator[Measurement]:
     sweep = best_time(X.sum, 5)
     gradient = best_time(lambda: objective.gradient(point), 5)
     yield Measurement(
-        f"gradient pass / X.sum(), {label}", gradient / sweep, detail=f"{gradient * 1e3:.0f} ms / {sweep * 1e3:.0f} ms"
+        f"gradient pass / X.sum(), {label}",
+        gradient / sweep,
+        detail=f"{gradient * 1e3:.0f} ms / {sweep * 1e3:.0f} ms",
     )
     before = one_time(lambda: Newton().solve(objective, start, tolerance))
     theirs = scipy_run(*objective.rows.mapped(), tolerance)
@@ -121,7 +127,8 @@ def against_scipy(condition: float, bar: float) -> Iterator[Measurement]:
 
 
 def against_scikit_learn() -> Iterator[Measurement]:
-    n, d = 10_000, 20
+    n = 10_000
+    d = 20
     X, y = make_data(n, d, 1.0)
     loss = convolve(Pinball(QUANTILE), LogisticKernel(), BANDWIDTH)
 

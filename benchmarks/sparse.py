@@ -1,9 +1,11 @@
-"""Time and memory of the default fit of sparse rows, next to scikit-learn's LogisticRegression on the same matrix.
+"""Time and memory of the default fit of sparse rows, next to scikit-learn's LogisticRegression on
+the same matrix.
 
-160,000 rows of 40 ones in 500 columns: 40 categories of 12 values each, as likely as in real tables (one of them much
-likelier than the last), and all equally likely, which is the easiest problem for a solver without privacy. Fits take
-turns after a first one, which imports and compiles; the shortest time of each counts. Peak memory is that of a process
-of its own, of which some 300 MB are Python, its libraries and the matrix.
+160,000 rows of 40 ones in 500 columns: 40 categories of 12 values each, as likely as in real tables
+(one of them much likelier than the last), and all equally likely, which is the easiest problem for
+a solver without privacy. Fits take turns after a first one, which imports and compiles; the
+shortest time of each counts. Peak memory is that of a process of its own, of which some 300 MB are
+Python, its libraries and the matrix.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ from benchmarks import Measurement
 from benchmarks.default_speed import compared
 from dpconvex import DPLogisticRegression
 
-ROWS, CATEGORIES, VALUES, COLUMNS = 160_000, 40, 12, 500
+ROWS = 160_000
+CATEGORIES = 40
+VALUES = 12
+COLUMNS = 500
 
 
 def table(skew: float) -> tuple[Any, Any]:
-    """Return indicators of categories whose values have chances in proportion to ``rank^-skew``, and labels."""
+    """Return indicators of categories whose values have chances in proportion to ``rank^-skew``,
+    and labels.
+    """
     rng = np.random.default_rng(0)
     chances = 1 / np.arange(1.0, VALUES + 1) ** skew
     chosen = [rng.choice(VALUES, ROWS, p=chances / chances.sum()) for _ in range(CATEGORIES)]
@@ -54,7 +61,9 @@ def run() -> Iterator[Measurement]:
             lambda X=X, y=y: private_fit(X, y),  # type: ignore[misc]
             lambda X=X, y=y: LogisticRegression(max_iter=1000).fit(X, y),  # type: ignore[misc]
         )
-    found = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True
+    )
     yield Measurement("peak memory (GB)", float(found.stdout), 1.0)
 
 

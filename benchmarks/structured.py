@@ -1,13 +1,15 @@
-"""Structured losses: relative risk against the paper's rivals at equal privacy, and the time of a fit.
+"""Structured losses: relative risk against the paper's rivals at equal privacy, and the time of a
+fit.
 
-The setting is that of the paper's Figures 5, 7 and 8: records of three outputs, ``Y = A theta + normal``, A normal
-around a fixed matrix (or equal to it, Figure 7), replace-one, delta 1e-5. Every method sees the same samples, scaled to
-operator norm 1, and the same accounting; the rivals are told the norm of the best coefficients, ours is untuned.
-"objective" is convolution and objective perturbation with our calibration, "default" is what
-``mechanism="auto"`` takes.
+The setting is that of the paper's Figures 5, 7 and 8: records of three outputs,
+``Y = A theta + normal``, A normal around a fixed matrix (or equal to it, Figure 7), replace-one,
+delta 1e-5. Every method sees the same samples, scaled to operator norm 1, and the same accounting;
+the rivals are told the norm of the best coefficients, ours is untuned. "objective" is convolution
+and objective perturbation with our calibration, "default" is what ``mechanism="auto"`` takes.
 
-``python -m benchmarks structured`` runs a quick grid; ``python -m benchmarks.structured --full`` the paper's grid with
-50 runs (hours). Both write ``out/structured.json`` and ``out/structured.png``.
+``python -m benchmarks structured`` runs a quick grid; ``python -m benchmarks.structured --full``
+the paper's grid with 50 runs (hours). Both write ``out/structured.json`` and
+``out/structured.png``.
 """
 
 from __future__ import annotations
@@ -31,9 +33,15 @@ from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make
 DELTA = 1e-5
 HIGH_PRIVACY = (0.2, 0.5)
 EPSILONS = (0.2, 0.5, 1.0, 5.0)
-# Near the noise floor methods differ by less than the spread of a few runs; risks of pieces are slow to evaluate.
+# Near the noise floor methods differ by less than the spread of a few runs; risks of pieces are
+# slow to evaluate.
 QUICK: dict[str, Any] = {"d": (5, 20), "n": (100, 500), "runs": 50, "runs of pieces": 12}
-FULL: dict[str, Any] = {"d": (5, 10, 20, 30), "n": (100, 500, 1000, 2000), "runs": 50, "runs of pieces": 50}
+FULL: dict[str, Any] = {
+    "d": (5, 10, 20, 30),
+    "n": (100, 500, 1000, 2000),
+    "runs": 50,
+    "runs of pieces": 50,
+}
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))  # type: ignore[arg-type]
 PROBLEMS: dict[str, Any] = {
     "median": (make_structured_median, False, L1Norm(3), DPMedian),
@@ -47,7 +55,11 @@ OUT = Path("out")
 def risks(problem: str, d: int, epsilon: float, n: int, runs: int) -> dict[str, list[float]]:
     """Relative excess risk of every method on the same samples."""
     make, fixed, loss, estimator = PROBLEMS[problem]
-    columns: dict[str, list[float]] = {"default": [], "objective": [], **{name: [] for name in RIVALS}}
+    columns: dict[str, list[float]] = {
+        "default": [],
+        "objective": [],
+        **{name: [] for name in RIVALS},
+    }
     for run_index in range(runs):
         seed = [d, n, round(10 * epsilon), run_index]
         data = make(n, d, rng=np.random.default_rng(seed), fixed=fixed)
@@ -58,7 +70,14 @@ def risks(problem: str, d: int, epsilon: float, n: int, runs: int) -> dict[str, 
         records = StructuredRecords(data.X, data.y, 1.0)
         radius = float(np.linalg.norm(data.theta_star))
         for name, rival in RIVALS.items():
-            theta = rival(records, loss, epsilon=epsilon, delta=DELTA, radius=radius, rng=np.random.default_rng(seed))
+            theta = rival(
+                records,
+                loss,
+                epsilon=epsilon,
+                delta=DELTA,
+                radius=radius,
+                rng=np.random.default_rng(seed),
+            )
             columns[name].append(data.relative_excess_risk(theta))
     return columns
 
@@ -73,17 +92,25 @@ def draw(table: list[dict[str, Any]], target: Path) -> None:
     rows = sorted({(row["problem"], row["d"]) for row in table})
     columns = sorted({row["epsilon"] for row in table})
     figure, panels = plt.subplots(
-        len(rows), len(columns), figsize=(3.2 * len(columns), 2.3 * len(rows)), layout="constrained",
-        sharex=True, squeeze=False,
-    )  # fmt: skip
+        len(rows),
+        len(columns),
+        figsize=(3.2 * len(columns), 2.3 * len(rows)),
+        layout="constrained",
+        sharex=True,
+        squeeze=False,
+    )
     for (problem, d), line in zip(rows, panels, strict=True):
         for epsilon, axes in zip(columns, line, strict=True):
-            cells = [r for r in table if (r["problem"], r["d"], r["epsilon"]) == (problem, d, epsilon)]
+            cells = [
+                r for r in table if (r["problem"], r["d"], r["epsilon"]) == (problem, d, epsilon)
+            ]
             for method in ("default", "objective", *RIVALS):
                 sizes = [cell["n"] for cell in cells]
                 means = [100 * cell[method]["mean"] for cell in cells]
                 errors = [100 * cell[method]["std"] for cell in cells]
-                axes.errorbar(sizes, means, yerr=errors, label=method, capsize=2, marker="o", markersize=3)
+                axes.errorbar(
+                    sizes, means, yerr=errors, label=method, capsize=2, marker="o", markersize=3
+                )
             axes.set_title(f"{problem}, d={d}, ε={epsilon:g}", fontsize=8)
             axes.set_yscale("symlog", linthresh=1.0)
             axes.spines[["top", "right"]].set_visible(False)
@@ -96,7 +123,9 @@ def draw(table: list[dict[str, Any]], target: Path) -> None:
 
 
 def accuracy(grid: dict[str, Any]) -> Iterator[Measurement]:
-    """Yield our risk over the best rival's for every cell of the grid; bars in the high-privacy half."""
+    """Yield our risk over the best rival's for every cell of the grid; bars in the high-privacy
+    half.
+    """
     table = []
     for problem in PROBLEMS:
         runs = grid["runs of pieces" if problem == "piecewise linear" else "runs"]
@@ -125,7 +154,9 @@ def accuracy(grid: dict[str, Any]) -> Iterator[Measurement]:
 
 
 def processor_time(model: Any, data: Any, repeats: int = 5) -> float:
-    """Return the least processor time of a fit, both cores together: what a busy machine does not disturb."""
+    """Return the least processor time of a fit, both cores together: what a busy machine does
+    not disturb.
+    """
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -135,7 +166,9 @@ def processor_time(model: Any, data: Any, repeats: int = 5) -> float:
 
 
 def speed() -> Iterator[Measurement]:
-    """Yield the processor seconds of a fit with n=2000, d=30, m=3, compiled, and how they grow with n."""
+    """Yield the processor seconds of a fit with n=2000, d=30, m=3, compiled, and how they grow
+    with n.
+    """
     for name in ("median", "piecewise linear"):
         make, _, _, estimator = PROBLEMS[name]
         data = make(2000, 30, rng=0)
@@ -145,7 +178,9 @@ def speed() -> Iterator[Measurement]:
             seconds = processor_time(model, data)
             yield Measurement(f"processor s, {name}, {mechanism}, n=2000 d=30 m=3", seconds, 0.2)
     model = DPMedian(epsilon=0.5, delta=DELTA)
-    times = [processor_time(model, make_structured_median(n, 30, rng=0), 3) for n in (20_000, 80_000)]
+    times = [
+        processor_time(model, make_structured_median(n, 30, rng=0), 3) for n in (20_000, 80_000)
+    ]
     yield Measurement("processor time, 80,000 records / 20,000 records", times[1] / times[0], 6.0)
 
 

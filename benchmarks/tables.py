@@ -1,9 +1,12 @@
-"""A registry of tables with public bounds, real and generated, on which the default fits are measured.
+"""A registry of tables with public bounds, real and generated, on which the default fits are
+measured.
 
-Half of the tables were looked at while the default was made (``"tuning"``), the others are blind. Bounds are known
-ranges, or the range of a scaling upstream; those of generated tables are rounded and wider than what is drawn.
+Half of the tables were looked at while the default was made (``"tuning"``), the others are blind.
+Bounds are known ranges, or the range of a scaling upstream; those of generated tables are rounded
+and wider than what is drawn.
 
-``python -m benchmarks tables`` prints rows, columns and what is known of the target, and measures nothing else.
+``python -m benchmarks tables`` prints rows, columns and what is known of the target, and measures
+nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +37,17 @@ from dpconvex_reproduction.datasets import (
     load_skin,
 )
 
-__all__ = ["CLASSIFICATION", "LEVELS", "OUTCOMES", "RATES", "REGRESSION", "TABLES", "Split", "Table", "chosen"]
+__all__ = [
+    "CLASSIFICATION",
+    "LEVELS",
+    "OUTCOMES",
+    "RATES",
+    "REGRESSION",
+    "TABLES",
+    "Split",
+    "Table",
+    "chosen",
+]
 
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
@@ -62,7 +75,9 @@ class Split(NamedTuple):
 
 
 def widened(low: Array, high: Array, factor: float) -> Bounds:
-    """Return bounds that are wider by a factor: around 0 where they contain it, else around their centre."""
+    """Return bounds that are wider by a factor: around 0 where they contain it, else around
+    their centre.
+    """
     centre = np.where((low <= 0) & (high >= 0), 0.0, (low + high) / 2)
     return centre + factor * (low - centre), centre + factor * (high - centre)
 
@@ -78,8 +93,9 @@ class Table:
     half : str
         "tuning" or "blind".
     tasks : tuple of str
-        Of "logistic", "svm" and "auc" for labels, of "median", "upper" (the 0.9 quantile) and "linear" for numbers, of
-        "poisson", "gamma" and "tweedie" for those of at least 0; "classes", "ordinal" or "hazard" for outcomes.
+        Of "logistic", "svm" and "auc" for labels, of "median", "upper" (the 0.9 quantile) and
+        "linear" for numbers, of "poisson", "gamma" and "tweedie" for those of at least 0;
+        "classes", "ordinal" or "hazard" for outcomes.
     read : callable or None
         Loads real data.
     draw : callable or None
@@ -93,7 +109,8 @@ class Table:
     skewed : bool
         Whether squares of the target are ruled by a few rows, so that a mean may cost more.
     separable : bool
-        Whether labels are nearly a function of the features, so that any noise costs a large part of a small loss.
+        Whether labels are nearly a function of the features, so that any noise costs a large part
+        of a small loss.
     """
 
     name: str
@@ -118,7 +135,8 @@ class Table:
         Parameters
         ----------
         seed : int
-            Of the split of real data, of the draw of generated ones; test rows do not depend on ``rows``.
+            Of the split of real data, of the draw of generated ones; test rows do not depend on
+            ``rows``.
         rows : int or None
             Number of training rows, of real data at most as many as there are.
         bounds_factor : float
@@ -149,22 +167,32 @@ class Table:
         X, y, (low, high), target = _pooled(self.name)
         order = np.random.default_rng([seed, 5]).permutation(len(y))
         tested = min(round(TEST_SHARE * len(y)), MOST_TEST_ROWS)
-        test, train = order[:tested], order[tested : tested + min(rows or self.rows, self.rows)]
+        test = order[:tested]
+        train = order[tested : tested + min(rows or self.rows, self.rows)]
         return (
-            X[train].astype(np.float64), y[train], X[test].astype(np.float64), y[test],
-            low, high, target,
-        )  # fmt: skip
+            X[train].astype(np.float64),
+            y[train],
+            X[test].astype(np.float64),
+            y[test],
+            low,
+            high,
+            target,
+        )
 
 
 @lru_cache(maxsize=3)
-def _pooled(name: str) -> tuple[NDArray[np.floating[Any]], Array, Bounds, tuple[float, float] | None]:
+def _pooled(
+    name: str,
+) -> tuple[NDArray[np.floating[Any]], Array, Bounds, tuple[float, float] | None]:
     """Return all rows of a data set, its own test part included."""
     read = TABLES[name].read
     assert read is not None
     data = read()
-    X, y = data.X, np.asarray(data.y, dtype=np.float64)
+    X = data.X
+    y = np.asarray(data.y, dtype=np.float64)
     if data.X_test is not None and data.y_test is not None:
-        X, y = np.concatenate([X, data.X_test]), np.concatenate([y, data.y_test])
+        X = np.concatenate([X, data.X_test])
+        y = np.concatenate([y, data.y_test])
     if TABLES[name].tasks == ("classes",):
         y = np.unique(y, return_inverse=True)[1].astype(np.float64)
     elif data.target_bounds is None and TABLES[name].tasks[0] not in OUTCOMES:
@@ -181,11 +209,15 @@ def _labels(rng: np.random.Generator, margins: Array) -> Array:
 
 
 def wealth(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    """Draw net worth of households: lognormal assets without debts of their own; a fifth is below 0."""
-    age, years = rng.integers(25, 65, n), np.clip(np.rint(rng.normal(13, 2.8, n)), 1, 18)
+    """Draw net worth of households: lognormal assets without debts of their own; a fifth is
+    below 0.
+    """
+    age = rng.integers(25, 65, n)
+    years = np.clip(np.rint(rng.normal(13, 2.8, n)), 1, 18)
     income = np.exp(10.4 + 0.04 * (years - 13) + 0.55 * rng.standard_normal(n))
     size = 1 + rng.poisson(1.8, n).clip(0, 12)
-    married, plan = rng.random(n) < 0.6, rng.random(n) < expit(0.7 * np.log(income / 33_000) - 0.6)
+    married = rng.random(n) < 0.6
+    plan = rng.random(n) < expit(0.7 * np.log(income / 33_000) - 0.6)
     home = rng.random(n) < expit(0.05 * (age - 40) + 0.8 * np.log(income / 33_000) + 0.4)
     centre = 8.0 + 0.03 * (age - 45) + 1.1 * np.log(income / 33_000) + 0.7 * home + 0.6 * plan
     assets = np.exp(centre + rng.standard_normal(n))
@@ -201,7 +233,8 @@ def counts(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     months = np.where(rng.random(n) < 0.95, 0.0, rng.integers(1, 13, n))
     quarters = rng.choice(5, n, p=[0.3, 0.15, 0.12, 0.13, 0.3]).astype(float)
     income = np.where(quarters > 0, rng.gamma(1.5, 45.0, n), 0.0).clip(0, 1000)
-    group, other = rng.random(n) < 0.16, rng.random(n) < 0.22
+    group = rng.random(n) < 0.16
+    other = rng.random(n) < 0.22
     rate = -0.65 - 0.4 * convicted - 0.1 * months - 0.05 * quarters - 0.006 * income
     rate = rate + 0.55 * group + 0.45 * other + 0.002 * sentence
     y = rng.poisson(np.exp(rate) * rng.gamma(1.5, 1 / 1.5, n)).astype(float)
@@ -211,8 +244,10 @@ def counts(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 def gifts(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     """Draw gifts to a charity: three of five are 0, the others have a Pareto tail of index 2.5."""
-    mailings, weeks = rng.integers(0, 5, n), rng.gamma(2.0, 25.0, n).clip(0, 250)
-    share, earlier = rng.random(n), rng.gamma(1.2, 15.0, n).clip(0, 300)
+    mailings = rng.integers(0, 5, n)
+    weeks = rng.gamma(2.0, 25.0, n).clip(0, 250)
+    share = rng.random(n)
+    earlier = rng.gamma(1.2, 15.0, n).clip(0, 300)
     answered = rng.random(n) < share
     gives = expit(-2.2 + 2.4 * share + 0.25 * mailings - 0.01 * weeks + 0.8 * answered)
     size = (2 + 1.2 * earlier + 2 * mailings) * (1 + rng.pareto(2.5, n)) * 0.6
@@ -266,23 +301,38 @@ def heavy_values(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 def schooling(hazard: bool) -> Dataset:
     """Return what adults' schooling tells: its level in five steps, or when it ended.
 
-    As survival, a record of somebody below 25 is censored at the level that was reached: studies may go on. Levels are
-    learned with hours of work and income, their ends with age, sex, race and country alone, which come before them.
+    As survival, a record of somebody below 25 is censored at the level that was reached: studies
+    may go on. Levels are learned with hours of work and income, their ends with age, sex, race and
+    country alone, which come before them.
     """
     adult = load_adult(folder=_folder())
-    age, years, hours = (adult.raw[name].astype(float) for name in ("age", "education_num", "hours_per_week"))
+    age, years, hours = (
+        adult.raw[name].astype(float) for name in ("age", "education_num", "hours_per_week")
+    )
     flags = [("sex", "Male"), ("native_country", "United-States")]
     flags += [("race", race) for race in ("Black", "Asian-Pac-Islander", "Amer-Indian-Eskimo")]
     if not hazard:
         flags.append(("income", ">50K"))
-    columns = [age, *(adult.raw[name] == word for name, word in flags), *([] if hazard else [hours])]
-    low, high = np.zeros(len(columns)), np.ones(len(columns))
-    low[0], high[0], high[-1] = 17, 90, 1 if hazard else 99
+    columns = [
+        age,
+        *(adult.raw[name] == word for name, word in flags),
+        *([] if hazard else [hours]),
+    ]
+    low = np.zeros(len(columns))
+    high = np.ones(len(columns))
+    low[0] = 17
+    high[0] = 90
+    high[-1] = 1 if hazard else 99
     # To the 11th grade, 12th, school left with a diploma, college, a first degree, a higher one.
     ended = 2.0 * np.searchsorted((8, 9, 10, 12, 13), years) + (age >= 25)
     y = ended if hazard else np.searchsorted((8, 9, 12, 13), years).astype(float)
     return replace(
-        adult, X=np.column_stack(columns).astype(float), y=y, feature_bounds=(low, high), X_test=None, y_test=None
+        adult,
+        X=np.column_stack(columns).astype(float),
+        y=y,
+        feature_bounds=(low, high),
+        X_test=None,
+        y_test=None,
     )
 
 
@@ -294,10 +344,13 @@ def levels(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def lifetimes(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    """Draw outcomes of six periods: exponential times whose hazards are proportional, censored at random."""
+    """Draw outcomes of six periods: exponential times whose hazards are proportional, censored
+    at random.
+    """
     X = rng.normal(size=(n, 5)).clip(-8, 8)
     time = rng.exponential(5 * np.exp(-X @ [0.8, -0.5, 0.3, 0.0, 0.0]))
-    end, event = rng.uniform(0, 9, n), np.minimum(np.floor(time), 6)
+    end = rng.uniform(0, 9, n)
+    event = np.minimum(np.floor(time), 6)
     survived = np.minimum(np.floor(end), 6)
     return X, np.where((time <= end) & (event < 6), 2 * event + 1, 2 * np.minimum(survived, event))
 
@@ -312,71 +365,129 @@ TABLES: dict[str, Table] = {
         Table("adult", "tuning", CLASSIFICATION, lambda: load_adult(folder=_folder())),
         Table("a9a", "tuning", ("logistic", "auc"), lambda: load_a9a(folder=_folder())),
         Table("ijcnn1", "blind", CLASSIFICATION, lambda: load_ijcnn1(folder=_folder())),
-        Table(
-            "bank", "tuning", ("logistic", "svm"), lambda: load_bank_campaign(folder=_folder())
-        ),
+        Table("bank", "tuning", ("logistic", "svm"), lambda: load_bank_campaign(folder=_folder())),
         Table(
             "covtype", "blind", ("logistic",), lambda: load_covtype(folder=_folder()), rows=100_000
         ),
         Table("bike", "tuning", (*REGRESSION, "poisson"), lambda: load_bike(folder=_folder())),
-        Table("wages", "blind", (*REGRESSION, "gamma"), lambda: load_census_wages(folder=_folder())),
+        Table(
+            "wages", "blind", (*REGRESSION, "gamma"), lambda: load_census_wages(folder=_folder())
+        ),
         Table("http", "tuning", ("auc",), lambda: load_http(folder=_folder()), rows=100_000),
         Table("skin", "tuning", ("logistic",), lambda: load_skin(folder=_folder())),
         Table("satimage", "blind", ("logistic", "auc"), lambda: load_satimage(folder=_folder())),
         Table(
-            "wealth", "tuning", REGRESSION, draw=wealth, rows=9000, bounds=_WEALTH,
-            target=(-2e5, 1.5e6), skewed=True,
+            "wealth",
+            "tuning",
+            REGRESSION,
+            draw=wealth,
+            rows=9000,
+            bounds=_WEALTH,
+            target=(-2e5, 1.5e6),
+            skewed=True,
         ),
         Table(
-            "counts", "blind", ("upper", "linear", "poisson"), draw=counts, rows=2700, bounds=_COUNTS,
-            target=(0, 30), skewed=True,
+            "counts",
+            "blind",
+            ("upper", "linear", "poisson"),
+            draw=counts,
+            rows=2700,
+            bounds=_COUNTS,
+            target=(0, 30),
+            skewed=True,
         ),
         Table(
-            "counts-large", "blind", ("upper", "linear", "poisson"), draw=counts, rows=20_000, bounds=_COUNTS,
-            target=(0, 30), skewed=True,
+            "counts-large",
+            "blind",
+            ("upper", "linear", "poisson"),
+            draw=counts,
+            rows=20_000,
+            bounds=_COUNTS,
+            target=(0, 30),
+            skewed=True,
         ),
         Table(
-            "gifts", "tuning", (*REGRESSION, "tweedie"), draw=gifts, rows=10_000, bounds=_GIFTS,
-            target=(0, 4000), skewed=True,
+            "gifts",
+            "tuning",
+            (*REGRESSION, "tweedie"),
+            draw=gifts,
+            rows=10_000,
+            bounds=_GIFTS,
+            target=(0, 4000),
+            skewed=True,
         ),
         Table("rare", "blind", ("logistic", "auc"), draw=rare, rows=20_000, bounds=(-8, 8)),
         Table(
-            "separable", "tuning", ("logistic", "svm"), draw=separable, rows=10_000,
-            bounds=(-8, 8), separable=True,
+            "separable",
+            "tuning",
+            ("logistic", "svm"),
+            draw=separable,
+            rows=10_000,
+            bounds=(-8, 8),
+            separable=True,
         ),
         Table("dummies-labels", "blind", ("logistic",), draw=dummy_labels, rows=40_000),
         Table(
-            "dummies-values", "blind", ("linear",), draw=dummy_values, rows=40_000,
+            "dummies-values",
+            "blind",
+            ("linear",),
+            draw=dummy_values,
+            rows=40_000,
             target=(-50, 50),
         ),
         Table(
-            "normal", "tuning", REGRESSION, draw=normal, rows=10_000, bounds=(-8, 8),
+            "normal",
+            "tuning",
+            REGRESSION,
+            draw=normal,
+            rows=10_000,
+            bounds=(-8, 8),
             target=(-20, 20),
         ),
         Table(
-            "heavy-labels", "tuning", ("logistic", "svm"), draw=heavy_labels, rows=10_000,
+            "heavy-labels",
+            "tuning",
+            ("logistic", "svm"),
+            draw=heavy_labels,
+            rows=10_000,
             bounds=(-100, 100),
         ),
         Table(
-            "heavy-values", "tuning", REGRESSION, draw=heavy_values, rows=10_000,
-            bounds=(-100, 100), target=(-100, 100),
+            "heavy-values",
+            "tuning",
+            REGRESSION,
+            draw=heavy_values,
+            rows=10_000,
+            bounds=(-100, 100),
+            target=(-100, 100),
         ),
-        Table("satimage-6", "blind", ("classes",), lambda: load_satimage(folder=_folder(), binary=False)),
         Table(
-            "covtype-7", "blind", ("classes",), lambda: load_covtype(folder=_folder(), binary=False), rows=20_000
+            "satimage-6",
+            "blind",
+            ("classes",),
+            lambda: load_satimage(folder=_folder(), binary=False),
+        ),
+        Table(
+            "covtype-7",
+            "blind",
+            ("classes",),
+            lambda: load_covtype(folder=_folder(), binary=False),
+            rows=20_000,
         ),
         Table("school-level", "blind", ("ordinal",), lambda: schooling(hazard=False)),
         Table("school-end", "blind", ("hazard",), lambda: schooling(hazard=True)),
         Table("levels", "blind", ("ordinal",), draw=levels, rows=20_000, bounds=(-8, 8)),
         Table("lifetimes", "blind", ("hazard",), draw=lifetimes, rows=20_000, bounds=(-8, 8)),
     )
-}  # fmt: skip
+}
 
 
 def chosen(
     names: list[str] | None = None, tasks: list[str] | None = None, half: str = "all"
 ) -> list[tuple[Table, tuple[str, ...]]]:
-    """Return the tables with these names and of this half, each with those of the tasks that it serves."""
+    """Return the tables with these names and of this half, each with those of the tasks that it
+    serves.
+    """
     found = []
     for name in names or TABLES:
         if name not in TABLES:
@@ -402,6 +513,8 @@ def run() -> Iterator[Measurement]:
             rows, test = (np.column_stack([np.ones(len(Z)), Z]) for Z in (X, X_test))
             theta = np.linalg.lstsq(rows, y, rcond=None)[0]
             explained = 1 - np.mean((y_test - test @ theta) ** 2) / np.var(y_test)
-            detail += f"R2 {explained:.3f}, zeros {np.mean(y == 0):.2f}, below 0 {np.mean(y < 0):.2f}, "
+            detail += (
+                f"R2 {explained:.3f}, zeros {np.mean(y == 0):.2f}, below 0 {np.mean(y < 0):.2f}, "
+            )
             detail += f"target {y.min():g} to {y.max():g} in {target}"
         yield Measurement(f"{table.name}, rows", len(y), detail=detail)

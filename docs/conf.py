@@ -1,4 +1,6 @@
-"""Sphinx configuration: pages in Markdown, a page per public name, examples that are run, no network."""
+"""Sphinx configuration: pages in Markdown, a page per public name, examples that are run, no
+network.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ extensions = [
     "sphinx_design",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "reproduction/runs", "gallery/*.md5", "gallery/sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "reproduction/runs",
+    "gallery/*.md5",
+    "gallery/sg_execution_times.rst",
+]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the gallery's options hold a function
 
@@ -73,7 +80,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = "dpconvex"
 # One file of MathJax draws formulas, from the site itself: nothing is loaded from elsewhere.
 _MATHJAX = distribution("sphinx-mathjax-offline")
-html_static_path = ["_static", str(_MATHJAX.locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))]
+html_static_path = [
+    "_static",
+    str(_MATHJAX.locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js")),
+]
 mathjax_path = "tex-svg.js"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
@@ -120,7 +130,9 @@ class PrivacySections:
 
 def skip_foreign(app, what, name, obj, skip, options):
     """Leave out what classes inherit from other libraries."""
-    module = getattr(obj, "__module__", None) or getattr(getattr(obj, "fget", None), "__module__", None)
+    module = getattr(obj, "__module__", None) or getattr(
+        getattr(obj, "fget", None), "__module__", None
+    )
     return True if module and not module.startswith("dpconvex") else skip
 
 

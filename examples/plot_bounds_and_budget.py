@@ -2,8 +2,9 @@
 What bounds and budget cost
 ===========================
 
-Excess cost of private newsvendors on generated demand. Costs are exact expectations under the law that generated the
-data, relative to the best policy; points are means of several fits, bars reach from the best to the worst of them.
+Excess cost of private newsvendors on generated demand. Costs are exact expectations under the law
+that generated the data, relative to the best policy; points are means of several fits, bars reach
+from the best to the worst of them.
 """
 
 import matplotlib.pyplot as plt
@@ -37,10 +38,10 @@ def draw(axes, places, costs, style, label):
     axes.errorbar(places, means, bars, fmt=style, elinewidth=1, capsize=2, label=label)
 
 
-# %%
-# Left: public bounds of the features that are narrower or wider than the data by a factor. Narrow bounds clip, wide
-# ones waste range; the default mechanism finds the typical length of a row privately, so bounds ten times too wide cost
-# little. Right: the same fits for several epsilon, with the bounds that fit.
+# %% Left: public bounds of the features that are narrower or wider than the data by a factor.
+# Narrow bounds clip, wide ones waste range; the default mechanism finds the typical length of a row
+# privately, so bounds ten times too wide cost little. Right: the same fits for several epsilon,
+# with the bounds that fit.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
 for rows, style in ((5_000, "o--"), (20_000, "s-")):

@@ -2,10 +2,11 @@
 Dates: a week of private demand from time stamps
 ================================================
 
-A bakery's sales carry a time stamp, sometimes a broken one. The schema makes of it public calendar features: the hour
-as indicators or as a circle, the weekday, and their interaction, because Sunday has another shape. Drawn is what a
-private model of the median says about a week, at epsilon 1, against the law that the sales were drawn from. Two numbers
-of a circle cannot follow two peaks; hour by weekday can, at the price of 168 columns more.
+A bakery's sales carry a time stamp, sometimes a broken one. The schema makes of it public calendar
+features: the hour as indicators or as a circle, the weekday, and their interaction, because Sunday
+has another shape. Drawn is what a private model of the median says about a week, at epsilon 1,
+against the law that the sales were drawn from. Two numbers of a circle cannot follow two peaks;
+hour by weekday can, at the price of 168 columns more.
 """
 
 import matplotlib.pyplot as plt
@@ -41,7 +42,10 @@ def sales(rows, seed):
 
 
 def table_for(name):
-    tables = {"dates": {"when": {**SCHEMAS[name], "missing": "indicator"}}, "target": {"sold": [0, 80]}}
+    tables = {
+        "dates": {"when": {**SCHEMAS[name], "missing": "indicator"}},
+        "target": {"sold": [0, 80]},
+    }
     if name == "hour by weekday":
         tables["interactions"] = {"shape of the day": ["when.hour", "when.weekday"]}
     return PublicTable(tables)
@@ -54,7 +58,10 @@ def draw(rows):
     for axes, name in zip(panels, SCHEMAS, strict=True):
         table = table_for(name)
         model = DPQuantileRegressor(
-            epsilon=1.0, feature_bounds=table.feature_bounds, row_norm=table.row_norm, target_bounds=table.target_bounds
+            epsilon=1.0,
+            feature_bounds=table.feature_bounds,
+            row_norm=table.row_norm,
+            target_bounds=table.target_bounds,
         ).fit(table.transform(data), table.target(data))
         predicted = model.predict(table.transform({"when": week.astype(str).tolist()}))
         error = np.abs(predicted - law(week)).mean()

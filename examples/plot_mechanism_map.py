@@ -2,13 +2,13 @@
 Where which mechanism wins
 ==========================
 
-The mechanism with the smallest predicted risk over rows, columns and budget, for the 0.7 quantile. Computed by
-:func:`dpconvex.planning.plan` from public facts alone, without data.
+The mechanism with the smallest predicted risk over rows, columns and budget, for the 0.7 quantile.
+Computed by :func:`dpconvex.planning.plan` from public facts alone, without data.
 
-With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
-gradient, with no penalty. ``mechanism="auto"`` takes it for every such budget, because where it is not predicted to win
-little is lost: it keeps to a constant there. Gaussian DP leaves descent and output perturbation; pure epsilon, not
-drawn, has objective and output perturbation.
+With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that
+of one noisy gradient, with no penalty. ``mechanism="auto"`` takes it for every such budget, because
+where it is not predicted to win little is lost: it keeps to a constant there. Gaussian DP leaves
+descent and output perturbation; pure epsilon, not drawn, has objective and output perturbation.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,8 @@ def choices(columns, sizes, budgets, kind):
     return chosen
 
 
-sizes, budgets = np.geomspace(30, 1e6, POINTS), np.geomspace(0.05, 20, POINTS)
+sizes = np.geomspace(30, 1e6, POINTS)
+budgets = np.geomspace(0.05, 20, POINTS)
 figure, panels = plt.subplots(2, len(COLUMNS), figsize=(10.5, 5.6), sharex=True, sharey=True)
 colours = ListedColormap(list(MECHANISMS.values()))
 for kind, row in zip(("epsilon", "mu"), panels, strict=True):

@@ -2,10 +2,11 @@
 Missing values: three public rules
 ==================================
 
-Income explains who repays a loan, and people with small incomes leave it out more often. Against the share of missing
-incomes: the rule "row" (a row without income counts nowhere, and cannot be predicted; a guess of the larger class
-stands for it), "value" (a public constant), and "indicator" (a column that says that it is missing, which here is worth
-something in itself). No rule looks at other rows: medians of the column, which imputers use, would have to be paid for.
+Income explains who repays a loan, and people with small incomes leave it out more often. Against
+the share of missing incomes: the rule "row" (a row without income counts nowhere, and cannot be
+predicted; a guess of the larger class stands for it), "value" (a public constant), and "indicator"
+(a column that says that it is missing, which here is worth something in itself). No rule looks at
+other rows: medians of the column, which imputers use, would have to be paid for.
 """
 
 import matplotlib.pyplot as plt
@@ -39,8 +40,10 @@ def accuracies(rule, share, rows, fits):
             "target": {"repaid": {"classes": ["no", "yes"]}},
         }
     )
-    train, test = borrowers(rows, share, 0), borrowers(20_000, share, 1)
-    X, X_test = table.transform(train), table.transform(test)
+    train = borrowers(rows, share, 0)
+    test = borrowers(20_000, share, 1)
+    X = table.transform(train)
+    X_test = table.transform(test)
     known = np.isfinite(X_test.to_numpy()).all(axis=1)
     found = []
     for _ in range(fits):
@@ -62,7 +65,10 @@ def draw(rows, fits):
     for (name, rule), style in zip(RULES.items(), ("s:", "o--", "D-"), strict=True):
         found = np.array([accuracies(rule, share, rows, fits) for share in SHARES])
         means = found.mean(axis=1)
-        bars = [means - found.min(axis=1), found.max(axis=1) - means]  # from the worst to the best fit
+        bars = [
+            means - found.min(axis=1),
+            found.max(axis=1) - means,
+        ]  # from the worst to the best fit
         axes.errorbar(SHARES, means, bars, fmt=style, elinewidth=1, capsize=2, label=name)
     axes.set(xlabel="share of incomes that are missing", ylabel="test accuracy at epsilon = 1")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

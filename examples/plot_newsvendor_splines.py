@@ -2,9 +2,9 @@
 Curved demand with splines
 ==========================
 
-A linear policy cannot follow demand that rises, falls and rises again over the day. Splines in front of the private
-newsvendor can, in an ordinary scikit-learn pipeline. They cost no privacy as long as their knots are public: here one
-every three hours, not where the data happen to lie.
+A linear policy cannot follow demand that rises, falls and rises again over the day. Splines in
+front of the private newsvendor can, in an ordinary scikit-learn pipeline. They cost no privacy as
+long as their knots are public: here one every three hours, not where the data happen to lie.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +14,8 @@ from sklearn.preprocessing import SplineTransformer
 
 from dpconvex import DPNewsvendor
 
-UNDERAGE, OVERAGE = 4.0, 1.0
+UNDERAGE = 4.0
+OVERAGE = 1.0
 
 
 def demand(hours, rng):
@@ -24,8 +25,10 @@ def demand(hours, rng):
 
 
 rng = np.random.default_rng(0)
-hours, test_hours = rng.uniform(6, 24, size=(8_000, 1)), rng.uniform(6, 24, size=(50_000, 1))
-sold, test_sold = demand(hours[:, 0], rng), demand(test_hours[:, 0], rng)
+hours = rng.uniform(6, 24, size=(8_000, 1))
+test_hours = rng.uniform(6, 24, size=(50_000, 1))
+sold = demand(hours[:, 0], rng)
+test_sold = demand(test_hours[:, 0], rng)
 
 # %%
 # The features that splines make lie between 0 and 1 by construction, which are the bounds to state.

@@ -2,11 +2,12 @@
 Objectives of one's own that are no means
 =========================================
 
-A mean over records spreads one record's influence over n. The two objectives here do not: the smoothed largest logistic
-loss, ``w log mean exp(loss_i / w)``, and the accuracy at the top, the mean loss of positive records' lead over the
-smoothed best score of a negative one. Whoever declares a slope and a curvature that hold for all data gets an output
-perturbation with a certificate all the same; the noise does not shrink with n, so that such objectives need a large
-penalty or a large budget. The picture shows each objective's excess over its minimum against mu, with the bound
+A mean over records spreads one record's influence over n. The two objectives here do not: the
+smoothed largest logistic loss, ``w log mean exp(loss_i / w)``, and the accuracy at the top, the
+mean loss of positive records' lead over the smoothed best score of a negative one. Whoever declares
+a slope and a curvature that hold for all data gets an output perturbation with a certificate all
+the same; the noise does not shrink with n, so that such objectives need a large penalty or a large
+budget. The picture shows each objective's excess over its minimum against mu, with the bound
 ``curvature/2 E||noise||^2`` that follows from its certificate.
 """
 
@@ -18,7 +19,9 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import OwnObjective
 from dpconvex.privacy import DeclaredBounds, GaussianDP
 
-WIDTH, ALPHA, SIZE = 0.5, 1.0, 3
+WIDTH = 0.5
+ALPHA = 1.0
+SIZE = 3
 
 
 def data(n=500, seed=0):
@@ -43,10 +46,14 @@ def largest_loss(X, y):
 
 
 def accuracy_at_the_top(X, y):
-    """Mean logistic loss of ``x_i . w - smoothed max_j x_j . w``, i positive and j negative: slopes at most 2."""
-    # A public row of zeros in either class: with no record of one class the function must be there, too.
+    """Mean logistic loss of ``x_i . w - smoothed max_j x_j . w``, i positive and j negative:
+    slopes at most 2.
+    """
+    # A public row of zeros in either class: with no record of one class the function must be there,
+    # too.
     origin = np.zeros((1, SIZE))
-    positive, negative = np.vstack([X[y > 0], origin]), np.vstack([X[y < 0], origin])
+    positive = np.vstack([X[y > 0], origin])
+    negative = np.vstack([X[y < 0], origin])
 
     def evaluate(theta):
         scores = negative @ theta / WIDTH
@@ -66,12 +73,16 @@ def excess(build, budgets, repeats, seed):
     F = OwnObjective(evaluate, SIZE, ALPHA, slope, curvature, n_rows=len(X), name=build.__name__)
     facts = DeclaredBounds(len(X), SIZE, slope, curvature, alpha=ALPHA, name=build.__name__)
     rng = np.random.default_rng(seed)
-    means, bounds = [], []
+    means = []
+    bounds = []
     for mu in budgets:
         certificate = OutputPerturbation().certify(facts, GaussianDP(mu))
         certificate.verify()
         best = F.value(OutputPerturbation().minimise(F, certificate))
-        risks = [F.value(OutputPerturbation().release(F, certificate, rng)) - best for _ in range(repeats)]
+        risks = [
+            F.value(OutputPerturbation().release(F, certificate, rng)) - best
+            for _ in range(repeats)
+        ]
         means.append(np.mean(risks))
         bounds.append(F.smoothness / 2 * SIZE * certificate.noise["release"]["std"] ** 2)
     return means, bounds

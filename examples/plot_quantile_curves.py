@@ -2,12 +2,14 @@
 Nine quantiles under one budget
 ===============================
 
-Demand that grows along the year and scatters more and more: one private fit finds nine quantiles of it.
+Demand that grows along the year and scatters more and more: one private fit finds nine quantiles of
+it.
 
-Left: the true quantiles (dotted) and those of one fit with epsilon 1. Right: the same nine levels by nine fits that
-share the budget, each with a third of mu. One fit pays for coordinates, for the scale of the target and for its median
-once, and coefficients follow a smooth curve in the level as far as noise cannot tell otherwise. Predictions of one fit
-are sorted in every row, so quantiles never cross; those of nine fits may.
+Left: the true quantiles (dotted) and those of one fit with epsilon 1. Right: the same nine levels
+by nine fits that share the budget, each with a third of mu. One fit pays for coordinates, for the
+scale of the target and for its median once, and coefficients follow a smooth curve in the level as
+far as noise cannot tell otherwise. Predictions of one fit are sorted in every row, so quantiles
+never cross; those of nine fits may.
 """
 
 import math

@@ -5,8 +5,8 @@ Smoothing a loss with a kink
 Four panels for the pinball loss of quantile 0.7 and one loss with more pieces:
 
 1. the same kernel with smaller and smaller bandwidth: the curve comes down onto the loss;
-2. one bandwidth, six kernels: lighter tails stay closer; in one dimension the Laplacian and the exponential kernel are
-   the same;
+2. one bandwidth, six kernels: lighter tails stay closer; in one dimension the Laplacian and the
+   exponential kernel are the same;
 3. convolution lies above the loss and touches it far from the kink, the Moreau envelope lies below
    it everywhere; both have the same largest curvature here;
 4. a piecewise-linear loss with four pieces.
@@ -63,7 +63,10 @@ def draw_pieces(axes, u):
 
 figure, panels = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
 panels_and_reach = zip(
-    panels.flat, (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces), (3.0, 3.0, 3.0, 4.0), strict=True
+    panels.flat,
+    (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces),
+    (3.0, 3.0, 3.0, 4.0),
+    strict=True,
 )
 for axes, draw, reach in panels_and_reach:
     draw(axes, np.linspace(-reach, reach, 1201))

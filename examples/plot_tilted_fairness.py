@@ -2,12 +2,14 @@
 Attending to the worst-served group
 ===================================
 
-Tilted empirical risk on generated incomes: the worst-served group's loss against the tilt, private and not.
+Tilted empirical risk on generated incomes: the worst-served group's loss against the tilt, private
+and not.
 
-Groups are sex times income. Income is predicted without sex; a plain fit is worst for women who earn more, who are
-fewer and for whom schooling tells less. The larger the tilt, the more the fit attends to records with large losses,
-whoever they are: the largest mean loss of a group falls, and the mean loss over everybody rises. Privacy puts a price
-on the tilt: one record can weigh more, so more noise is needed. A tilt is no cure-all: it knows losses, not groups.
+Groups are sex times income. Income is predicted without sex; a plain fit is worst for women who
+earn more, who are fewer and for whom schooling tells less. The larger the tilt, the more the fit
+attends to records with large losses, whoever they are: the largest mean loss of a group falls, and
+the mean loss over everybody rises. Privacy puts a price on the tilt: one record can weigh more, so
+more noise is needed. A tilt is no cure-all: it knows losses, not groups.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +22,9 @@ ROWS = 40_000
 TILTS = (0.0, 0.5, 1.0, 2.0)
 EPSILONS = (1.0, 4.0)
 REPEATS = 4
-BLUE, RED, GREY = "#1b6ca8", "#c8553d", "0.35"
+BLUE = "#1b6ca8"
+RED = "#c8553d"
+GREY = "0.35"
 
 
 def generate(rng):
@@ -28,7 +32,14 @@ def generate(rng):
     woman = rng.random(ROWS) < 0.33
     schooling, hours, age = (np.clip(rng.normal(0, 0.4, ROWS), -1, 1) for _ in range(3))
     hours = np.clip(hours - 0.2 * woman, -1, 1)
-    margins = -1.0 - 1.2 * woman + np.where(woman, 0.8, 2.5) * schooling + 1.5 * hours + 1.2 * age - 2 * age**2
+    margins = (
+        -1.0
+        - 1.2 * woman
+        + np.where(woman, 0.8, 2.5) * schooling
+        + 1.5 * hours
+        + 1.2 * age
+        - 2 * age**2
+    )
     y = (rng.random(ROWS) < 1 / (1 + np.exp(-margins))).astype(int)
     X = np.column_stack([schooling, hours, age, age**2])
     groups = np.char.add(np.where(woman, "women", "men"), np.where(y == 1, ", above", ", below"))
@@ -47,7 +58,9 @@ def measure(tilt, epsilon, data, seed):
     settings = {"epsilon": epsilon}
     if epsilon is None:  # hardly any noise, and a penalty that is not chosen for much of it
         settings = {"mu": 1e9, "alpha": 1e-4, "coef_bound": 8.0}
-    model = DPTiltedClassifier(tilt, feature_bounds=bounds, row_norm=2.0, random_state=seed, **settings)
+    model = DPTiltedClassifier(
+        tilt, feature_bounds=bounds, row_norm=2.0, random_state=seed, **settings
+    )
     model.fit(X, y)
     return losses_by_group(model, X_test, y_test, groups)
 

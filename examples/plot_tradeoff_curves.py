@@ -2,10 +2,11 @@ r"""
 What Gaussian DP promises
 =========================
 
-An adversary who wants to tell two neighbouring data sets apart makes errors of two types. Left: under mu-Gaussian DP
-the type II error is at least :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` at type I error :math:`\alpha`; the diagonal is
-perfect privacy. Middle: one curve holds a whole family of (epsilon, delta) statements, each a pair of straight lines
-below it. Right: epsilon of a mu-Gaussian-DP release at several delta.
+An adversary who wants to tell two neighbouring data sets apart makes errors of two types. Left:
+under mu-Gaussian DP the type II error is at least :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` at type
+I error :math:`\alpha`; the diagonal is perfect privacy. Middle: one curve holds a whole family of
+(epsilon, delta) statements, each a pair of straight lines below it. Right: epsilon of a
+mu-Gaussian-DP release at several delta.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +20,9 @@ BUDGETS = (0.3, 0.5, 0.9, 2.0)
 def draw_curves(axes, alpha):
     axes.plot(alpha, 1 - alpha, color="black", linestyle="--", label="perfect privacy")
     for mu, shade in zip(BUDGETS, np.linspace(0.4, 0.95, len(BUDGETS)), strict=True):
-        axes.plot(alpha, GaussianDP(mu).tradeoff(alpha), color=plt.cm.Blues(shade), label=f"mu = {mu:g}")
+        axes.plot(
+            alpha, GaussianDP(mu).tradeoff(alpha), color=plt.cm.Blues(shade), label=f"mu = {mu:g}"
+        )
     axes.set(title="Trade-off curves", xlabel="type I error", ylabel="type II error")
 
 

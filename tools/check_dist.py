@@ -1,9 +1,11 @@
-"""Build both distributions into dist/, install the library's wheel alone in a clean environment, and use it there.
+"""Build both distributions into dist/, install the library's wheel alone in a clean environment,
+and use it there.
 
     python tools/check_dist.py
 
-The wheel is built from the sdist, so that the sdist is known to be whole. In the clean environment run the demo, the
-first Python example of README.md, and a command that must say kindly what is missing.
+The wheel is built from the sdist, so that the sdist is known to be whole. In the clean environment
+run the demo, the first Python example of README.md, and a command that must say kindly what is
+missing.
 """
 
 from __future__ import annotations
@@ -61,15 +63,28 @@ def main() -> None:
         place = Path(folder)
         run(sys.executable, "-m", "venv", place / "clean")
         programs = place / "clean" / ("Scripts" if sys.platform == "win32" else "bin")
-        install = (programs / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
+        install = (
+            programs / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "-c",
+            ROOT / "constraints.txt",
+        )
         run(*install, wheel, where=place)
         print(run(programs / "dpconvex", "demo", where=place).rstrip()[-400:])
         print(run(programs / "python", "-c", example, where=place).rstrip()[-400:])
         refusal = run(programs / "dpconvex", "reproduce", "--list", where=place, code=2)
         if "pip install dpconvex-reproduction" not in refusal:
-            sys.exit(f"`dpconvex reproduce` does not say how to install the other distribution:\n{refusal}")
+            sys.exit(
+                "`dpconvex reproduce` does not say how to install the other distribution:\n"
+                f"{refusal}"
+            )
         run(*install, museum, where=place)
-        listed = json.loads(run(programs / "dpconvex", "reproduce", "--list", "--json", where=place))
+        listed = json.loads(
+            run(programs / "dpconvex", "reproduce", "--list", "--json", where=place)
+        )
         print(f"dpconvex reproduce --list: {len(listed)} tables and figures")
     print(f"Both distributions are in {out.relative_to(ROOT)}/, installed and used.")
 

@@ -1,4 +1,6 @@
-"""Print the oldest versions that both distributions allow, one pin a line: constraints of ``make lowest``."""
+"""Print the oldest versions that both distributions allow, one pin a line: constraints of
+``make lowest``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def pins() -> list[str]:
     for path in PROJECTS:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         extras = project.get("optional-dependencies", {})
-        asked += [*project["dependencies"], *(line for name in EXTRAS for line in extras.get(name, ()))]
+        asked += [
+            *project["dependencies"],
+            *(line for name in EXTRAS for line in extras.get(name, ())),
+        ]
     return sorted({pin for line in asked if (pin := lowest(line))} | set(CONTEMPORARIES))
 
 

@@ -1,11 +1,12 @@
-"""Mutation testing of the trusted core: do tests notice when one operator, constant or line of it is wrong?
+"""Mutation testing of the trusted core: do tests notice when one operator, constant or line of it
+is wrong?
 
     python tools/mutants.py --count 200 --seed 0 --out mutants.json
 
-Every mutant is one small change of one file of ``TARGETS``, drawn by the seed: compiled kernels are changed in their
-source, like everything else. It runs against the file's tests, in a copy of ``src``, until the first failure. A mutant
-that no test fails survives, and is printed with its line, to be read by somebody. Finished mutants are kept in the
-output and not run again.
+Every mutant is one small change of one file of ``TARGETS``, drawn by the seed: compiled kernels are
+changed in their source, like everything else. It runs against the file's tests, in a copy of
+``src``, until the first failure. A mutant that no test fails survives, and is printed with its
+line, to be read by somebody. Finished mutants are kept in the output and not run again.
 """
 
 from __future__ import annotations
@@ -26,18 +27,36 @@ from pathlib import Path
 from queue import Queue
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Seconds that the tests of one mutant may take; one that takes longer is killed and counts as noticed.
+#: Seconds that the tests of one mutant may take; one that takes longer is killed and counts as
+#: noticed.
 LONGEST = 300
-#: Trusted files, and the tests that hold each of them: at most 30 seconds on one core without a mutant.
-CORE = ("tests/core/test_answers.py", "tests/core/test_handle_attacks.py", "tests/core/test_norm_upper_bound.py")
-CORE += ("tests/fit/test_fit_config.py", "tests/fit/test_fit_geometry.py", "tests/core/test_malicious_fit.py")
+#: Trusted files, and the tests that hold each of them: at most 30 seconds on one core without a
+#: mutant.
+CORE = (
+    "tests/core/test_answers.py",
+    "tests/core/test_handle_attacks.py",
+    "tests/core/test_norm_upper_bound.py",
+)
+CORE += (
+    "tests/fit/test_fit_config.py",
+    "tests/fit/test_fit_geometry.py",
+    "tests/core/test_malicious_fit.py",
+)
 CORE += tuple(
     f"--deselect=tests/core/test_malicious_fit.py::test_no_fit_exceeds_the_certificate[{case}]"
     for case in ("replace_one-False", "add_or_remove_one-True")
 )
 GATE = ("tests/privacy/test_gate.py", "tests/statistical/test_noise.py")
-DENSE = ("tests/engine/test_row_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_engine.py")
-SPARSE = ("tests/engine/test_row_kernels.py", "tests/engine/test_octaves.py", "tests/engine/test_sparse.py")
+DENSE = (
+    "tests/engine/test_row_kernels.py",
+    "tests/engine/test_octaves.py",
+    "tests/engine/test_engine.py",
+)
+SPARSE = (
+    "tests/engine/test_row_kernels.py",
+    "tests/engine/test_octaves.py",
+    "tests/engine/test_sparse.py",
+)
 TARGETS = {
     "core/row_coordinates.py": CORE,
     "core/queries.py": CORE,
@@ -66,12 +85,21 @@ SWAPS: dict[type, type] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-CALLS = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
+CALLS = {
+    "min": "max",
+    "max": "min",
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "any": "all",
+    "all": "any",
+}
 CALLS |= {"floor": "ceil", "ceil": "floor", "less": "less_equal", "nextafter": "copysign"}
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST, ast.AST]]:
-    """Yield line, description, node and what replaces it; annotations, messages and compilers' options stay."""
+    """Yield line, description, node and what replaces it; annotations, messages and compilers'
+    options stay.
+    """
     skipped: set[int] = set()
     for node in ast.walk(tree):
         for field in ("annotation", "returns"):
@@ -87,7 +115,12 @@ def changes(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST, ast.AST]]:
         if isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in SWAPS:
             yield node.lineno, "operator", node, _with(node, op=SWAPS[type(node.op)]())
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
-            yield node.lineno, "comparison", node, _with(node, ops=[SWAPS[type(node.ops[0])](), *node.ops[1:]])
+            yield (
+                node.lineno,
+                "comparison",
+                node,
+                _with(node, ops=[SWAPS[type(node.ops[0])](), *node.ops[1:]]),
+            )
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
             yield node.lineno, "sign", node, node.operand
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -98,9 +131,19 @@ def changes(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST, ast.AST]]:
         elif isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", None))
             if name in CALLS and isinstance(node.func, ast.Name):
-                yield node.lineno, "function", node, _with(node, func=ast.Name(CALLS[name], ast.Load()))
+                yield (
+                    node.lineno,
+                    "function",
+                    node,
+                    _with(node, func=ast.Name(CALLS[name], ast.Load())),
+                )
             elif name in CALLS and isinstance(node.func, ast.Attribute):
-                yield node.lineno, "function", node, _with(node, func=_with(node.func, attr=CALLS[name]))
+                yield (
+                    node.lineno,
+                    "function",
+                    node,
+                    _with(node, func=_with(node.func, attr=CALLS[name])),
+                )
         elif isinstance(node, ast.Raise | ast.AugAssign):
             yield node.lineno, "statement left out", node, ast.Pass()
 
@@ -118,7 +161,11 @@ def mutate(text: str, wanted: int) -> tuple[int, str, str]:
             first, last = _span(text, node)
             code = ast.unparse(ast.fix_missing_locations(other))
             # Brackets keep what stands around the place as it was.
-            code = f"({code})" if isinstance(other, ast.expr) and not isinstance(other, ast.Constant) else code
+            code = (
+                f"({code})"
+                if isinstance(other, ast.expr) and not isinstance(other, ast.Constant)
+                else code
+            )
             return line, kind, text[:first] + code + text[last:]
     raise IndexError(wanted)
 
@@ -155,7 +202,9 @@ def try_mutant(folder: Path, name: str, number: int) -> dict[str, object]:
     said = (row for row in output.splitlines() if row.startswith(("FAILED", "ERROR")))
     killed_by = next(said, "no import") if code else ""
     old, new = (t.splitlines() for t in (honest, text))
-    place = next((i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), line - 1)
+    place = next(
+        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), line - 1
+    )
     return {
         "file": name,
         "mutant": number,
@@ -169,9 +218,13 @@ def try_mutant(folder: Path, name: str, number: int) -> dict[str, object]:
 
 
 def run_tests(folder: Path, tests: tuple[str, ...], longest: float) -> tuple[int, str]:
-    """Run tests against the sources of a folder, in a process of their own; code 1 for tests that take too long."""
+    """Run tests against the sources of a folder, in a process of their own; code 1 for tests
+    that take too long.
+    """
     output = folder / "output"
-    process = multiprocessing.get_context("forkserver").Process(target=_pytest_of, args=(folder, tests, output))
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_pytest_of, args=(folder, tests, output)
+    )
     process.start()
     process.join(longest)
     if process.exitcode is None:
@@ -182,7 +235,9 @@ def run_tests(folder: Path, tests: tuple[str, ...], longest: float) -> tuple[int
 
 
 def _pytest_of(folder: Path, tests: tuple[str, ...], output: Path) -> None:
-    """Run tests where the sources of a folder come first on the path, and exit with pytest's code."""
+    """Run tests where the sources of a folder come first on the path, and exit with pytest's
+    code.
+    """
     import pytest
 
     with output.open("w") as file:
@@ -203,8 +258,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
-    # One thread, kernels kept apart from those of other sources, and what every test imports loaded once.
-    multiprocessing.set_forkserver_preload(["numpy", "scipy.optimize", "sklearn.linear_model", "numba", "pytest"])
+    # One thread, kernels kept apart from those of other sources, and what every test imports loaded
+    # once.
+    multiprocessing.set_forkserver_preload(
+        ["numpy", "scipy.optimize", "sklearn.linear_model", "numba", "pytest"]
+    )
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     os.environ |= {"NUMBA_CACHE_DIR": tempfile.mkdtemp(), "PYTHONDONTWRITEBYTECODE": "1"}
     found = json.loads(options.out.read_text()) if options.out.exists() else []
@@ -213,13 +271,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for worker in range(options.workers):
             folder = Path(place) / str(worker)
-            shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__")
+            )
             for tests in sorted(set(TARGETS.values())):
                 began = time.monotonic()
                 code, output = run_tests(folder, tests, 10 * LONGEST)
                 if code:
                     sys.exit(f"The tests fail without a mutant:\n{output[-2000:]}")
-                print(f"worker {worker}: {tests[0]} and the rest, {time.monotonic() - began:.0f} s", flush=True)
+                print(
+                    f"worker {worker}: {tests[0]} and the rest, {time.monotonic() - began:.0f} s",
+                    flush=True,
+                )
             folders.put(folder)
 
         def one(task: tuple[str, int]) -> None:
@@ -229,9 +292,15 @@ def main() -> None:
             finally:
                 folders.put(folder)
             found.append(result)
-            options.out.write_text(json.dumps(sorted(found, key=lambda m: (m["file"], m["mutant"])), indent=1))
+            options.out.write_text(
+                json.dumps(sorted(found, key=lambda m: (m["file"], m["mutant"])), indent=1)
+            )
             if not result["killed_by"]:
-                print(f"survives: {result['file']}:{result['line']}: {result['was']}  ->  {result['is']}", flush=True)
+                print(
+                    f"survives: {result['file']}:{result['line']}: {result['was']}  ->  "
+                    f"{result['is']}",
+                    flush=True,
+                )
 
         tasks = [task for task in drawn(options.count, options.seed) if task not in done]
         with ThreadPoolExecutor(options.workers) as pool:

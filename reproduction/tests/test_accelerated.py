@@ -1,4 +1,6 @@
-"""Accelerated methods of the output-perturbation paper: the certificate holds at the point returned."""
+"""Accelerated methods of the output-perturbation paper: the certificate holds at the point
+returned.
+"""
 
 import numpy as np
 import pytest
@@ -28,7 +30,9 @@ def objective_of(loss, n=300, alpha=0.05, divisor=None, linear=None):
     y = X @ [1.0, 0.0, -1.0] + 0.2 * rng.standard_normal(n)
     if loss.kind == "margin":
         y = np.where(y > 0, 1.0, -1.0)
-    return EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(3, (-1.0, 1.0), 1.2)), loss, alpha, divisor, linear)
+    return EmpiricalObjective(
+        MemoryRows(X, y, RowMap.from_bounds(3, (-1.0, 1.0), 1.2)), loss, alpha, divisor, linear
+    )
 
 
 PROBLEMS = {
@@ -36,13 +40,17 @@ PROBLEMS = {
     "huber": lambda: objective_of(Huber(0.1)),
     "convolved pinball": lambda: objective_of(convolve(Pinball(0.8), LogisticKernel(), 0.05)),
     "moreau hinge": lambda: objective_of(moreau(Hinge(), 10.0)),
-    "nominal divisor and tilt": lambda: objective_of(Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
+    "nominal divisor and tilt": lambda: objective_of(
+        Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
     "one row": lambda: objective_of(Logistic(), n=1),
     "weak penalty": lambda: objective_of(Logistic(), alpha=1e-3),
 }
 
 
-@pytest.mark.parametrize("solver", [AcceleratedGradient(), AcceleratedGradient(restart=False), Katyusha()], ids=repr)
+@pytest.mark.parametrize(
+    "solver", [AcceleratedGradient(), AcceleratedGradient(restart=False), Katyusha()], ids=repr
+)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_gradients_are_certified(solver, problem):
     objective = PROBLEMS[problem]()
@@ -59,7 +67,9 @@ def test_projected_gradient_solves_the_constrained_problem():
     free = Newton().solve(objective, np.zeros(objective.dim), 1e-9).point
     radius = 0.5 * float(np.linalg.norm(free))
     tolerance = 1e-9
-    solution = AcceleratedGradient(radius=radius).solve(objective, 5 * np.ones(objective.dim), tolerance)
+    solution = AcceleratedGradient(radius=radius).solve(
+        objective, 5 * np.ones(objective.dim), tolerance
+    )
     point = solution.point
     assert np.linalg.norm(point) <= radius
     assert solution.gradient_norm <= tolerance
@@ -80,7 +90,9 @@ def saddle(strong_convexity, strong_concavity, seed=0):
     A, B = (rng.standard_normal((k, k)) for k in (4, 5))
     A = A @ A.T / 8 + strong_convexity * np.eye(4)
     B = B @ B.T / 8 + strong_concavity * np.eye(5)
-    C, a, c = rng.standard_normal((4, 5)), rng.standard_normal(4), rng.standard_normal(5)
+    C = rng.standard_normal((4, 5))
+    a = rng.standard_normal(4)
+    c = rng.standard_normal(5)
     smoothness = float(np.linalg.norm(np.block([[A, C], [C.T, -B]]), 2))
     problem = SaddleProblem(
         4,
@@ -105,8 +117,13 @@ def test_minimax_on_quadratics(convexity, concavity):
 def test_minimax_against_an_adversary_in_a_ball():
     """Robust logistic regression, where the inner maximum over the ball is known in closed form."""
     rng = np.random.default_rng(3)
-    n, d, alpha, radius, concavity = 40, 3, 0.1, 0.3, 0.5
-    X, y = rng.uniform(-1, 1, (n, d)), rng.choice([-1.0, 1.0], n)
+    n = 40
+    d = 3
+    alpha = 0.1
+    radius = 0.3
+    concavity = 0.5
+    X = rng.uniform(-1, 1, (n, d))
+    y = rng.choice([-1.0, 1.0], n)
 
     def parts(w, v):
         shifted = X + v.reshape(n, d)
@@ -140,7 +157,8 @@ def test_minimax_against_an_adversary_in_a_ball():
 
     step = 1e-5
     numeric = [
-        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step) for e in np.eye(d)
+        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step)
+        for e in np.eye(d)
     ]
     assert np.linalg.norm(numeric) <= 1e-6
     assert maximum(solution.point) < maximum(np.zeros(d))
@@ -150,13 +168,16 @@ def test_unreachable_tolerances_raise():
     objective = objective_of(Logistic())
     start = np.zeros(objective.dim)
     with pytest.raises(ConvergenceError, match="200 steps"):
-        AcceleratedGradient(max_iterations=200, restart=False).solve(objective_of(Logistic(), alpha=1e-6), start, 1e-12)
+        AcceleratedGradient(max_iterations=200, restart=False).solve(
+            objective_of(Logistic(), alpha=1e-6), start, 1e-12
+        )
     with pytest.raises(ConvergenceError, match="2 epochs"):
         Katyusha(max_epochs=2).solve(objective, start, 1e-10)
 
 
 def test_refusals():
-    kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
+    kinked = objective_of(Pinball(0.5))
+    start = np.zeros(4)
     with pytest.raises(ValueError, match="'radius' parameter"):
         AcceleratedGradient(radius=0.0).solve(objective_of(Logistic()), start, 1e-3)
     for solver in (AcceleratedGradient(), Katyusha()):
@@ -196,7 +217,8 @@ def test_output_perturbation_runs_on_the_saddle_solver():
     objective = CostlyAdversaryObjective(rows, Logistic(), 0.2, 6.0)
     certificate = OutputPerturbation().certify(facts, GaussianDP(1.0))
     points = [
-        mechanism.minimise(objective, certificate) for mechanism in (OutputPerturbation(saddle), OutputPerturbation())
+        mechanism.minimise(objective, certificate)
+        for mechanism in (OutputPerturbation(saddle), OutputPerturbation())
     ]
     assert np.linalg.norm(points[0] - points[1]) <= 2 * certificate.solver_tolerance / 0.2
 

@@ -1,4 +1,6 @@
-"""The benchmark: methods promise what they can, comparisons can go either way, runs resume, pages begin with losses."""
+"""The benchmark: methods promise what they can, comparisons can go either way, runs resume,
+pages begin with losses.
+"""
 
 import json
 import math
@@ -21,7 +23,9 @@ from dpconvex_reproduction.drawing import OTHERS
 from dpconvex_reproduction.peers.environments import ENVIRONMENTS, PeerEnvironment
 from dpconvex_reproduction.runner import run_studies
 
-LOCAL = [name for name, (method, _) in find_methods().items() if not isinstance(method, RemoteMethod)]
+LOCAL = [
+    name for name, (method, _) in find_methods().items() if not isinstance(method, RemoteMethod)
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,16 @@ def measured():
 
 def test_every_asked_method_is_there():
     names = " ".join(find_methods())
-    asked = ("splines", "AUC", "DP-EBM", "Opacus", "jax-privacy", "diffprivlib", "objective perturbation", "AdaSSP")
+    asked = (
+        "splines",
+        "AUC",
+        "DP-EBM",
+        "Opacus",
+        "jax-privacy",
+        "diffprivlib",
+        "objective perturbation",
+        "AdaSSP",
+    )
     for word in (*asked, "boosted", "Tukey", "Theil-Sen", "double-noise Newton"):
         assert word in names
     assert {place for _, place in find_methods().values()} == {*MODULES}
@@ -56,7 +69,9 @@ def test_attributes_cover_every_column_once(data):
     except FileNotFoundError:
         pytest.skip("needs DPCONVEX_DATA")
     attributes = problems._blocks(loaded, problems.DATA[data][1])
-    assert [column for attribute in attributes for column in attribute.columns] == list(range(loaded.X.shape[1]))
+    assert [column for attribute in attributes for column in attribute.columns] == list(
+        range(loaded.X.shape[1])
+    )
     low, high = loaded.feature_bounds
     for attribute in attributes:
         if attribute.is_choice:  # at most one indicator is 1
@@ -101,9 +116,15 @@ def test_theil_sen_takes_one_column_alone(measured):
     x = rng.uniform(0, 10, (800, 1))
     bounds = (np.zeros(1), np.full(1, 10.0))
     single = replace(
-        measured, X=x, y=x[:, 0] - 5 + rng.normal(0, 0.1, 800), X_test=x[:5], y_test=x[:5, 0] - 5, row_norm=1.0,
-        feature_bounds=bounds, attributes=(problems.Attribute("x", (0,), (5.0,)),),
-    )  # fmt: skip
+        measured,
+        X=x,
+        y=x[:, 0] - 5 + rng.normal(0, 0.1, 800),
+        X_test=x[:5],
+        y_test=x[:5, 0] - 5,
+        row_norm=1.0,
+        feature_bounds=bounds,
+        attributes=(problems.Attribute("x", (0,), (5.0,)),),
+    )
     assert method.suits(single)
     fitted = method.fit(single, Budget(8.0, 1e-6), 0)
     assert abs(fitted.fitted.coef_[0] - 1) < 0.3
@@ -111,8 +132,12 @@ def test_theil_sen_takes_one_column_alone(measured):
 
 @pytest.mark.parametrize("records", [1, 2])
 def test_clipped_sums_move_no_further_than_their_noise_is_for(records):
-    """Brute force over neighbours; noise for half of the records would be too small for some of them."""
-    rng, clip, reach = np.random.default_rng(4), 0.7, []
+    """Brute force over neighbours; noise for half of the records would be too small for some of
+    them.
+    """
+    rng = np.random.default_rng(4)
+    clip = 0.7
+    reach = []
     rows = rng.normal(size=(30, 4)) * [1, 3, 0.1, 1]
     targets = rng.choice([-1.0, 1.0], (30, 1))
     theta = rng.normal(size=(4, 1))
@@ -125,22 +150,32 @@ def test_clipped_sums_move_no_further_than_their_noise_is_for(records):
         before = total(rows, targets, task)
         for k in range(30):
             kept = np.arange(30) != k
-            others, labels = rows[kept], targets[kept]
+            others = rows[kept]
+            labels = targets[kept]
             if records == 2:  # the worst that can take its place
-                others, labels = np.vstack([others, -rows[k]]), np.vstack([labels, targets[k]])
+                others = np.vstack([others, -rows[k]])
+                labels = np.vstack([labels, targets[k]])
             reach.append(np.linalg.norm(before - total(others, labels, task)))
     assert records * clip / 2 < max(reach) <= records * clip + 1e-12
 
 
 @pytest.mark.parametrize("relation", [ADD_OR_REMOVE, REPLACE])
 def test_noisy_gradient_descent_spends_its_budget(relation, labelled):
-    budget, clip, steps = Budget(1.0, 1e-6, relation), 3.0, 100
+    budget = Budget(1.0, 1e-6, relation)
+    clip = 3.0
+    steps = 100
     std = noisy_gd._std(budget, steps, clip)
     assert math.sqrt(steps) * budget.records * clip / std == pytest.approx(budget.mu)
     method = noisy_gd.NoisyGradientDescent()
-    names = ["100 steps, rate 0.3, clip 1", "100 steps, rate 1, clip 3", "300 steps, rate 0.3, clip 1"]
+    names = [
+        "100 steps, rate 0.3, clip 1",
+        "100 steps, rate 1, clip 3",
+        "300 steps, rate 0.3, clip 1",
+    ]
     together = [scores for scores, _ in method.run(labelled, [(name, budget, 7) for name in names])]
-    for name, scores in zip(names, together, strict=True):  # a fit is the same, whatever is run beside it
+    for name, scores in zip(
+        names, together, strict=True
+    ):  # a fit is the same, whatever is run beside it
         alone = method.fit(labelled, budget, 7, **method.settings[name]).predict(labelled.X_test)
         np.testing.assert_allclose(scores, alone, rtol=1e-4, atol=1e-4)
     rich = Budget(1e6, 1e-6, relation)
@@ -162,7 +197,9 @@ def neighbours(rows, targets, records, rng):
 
 @pytest.mark.parametrize("records", [1, 2])
 def test_moments_and_products_move_no_further_than_their_noise_is_for(records, measured):
-    """Sensitivities of AdaSSP by brute force; the noise of half the records would be too small for some neighbour."""
+    """Sensitivities of AdaSSP by brute force; the noise of half the records would be too small
+    for some neighbour.
+    """
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(40, 4))
     rows /= np.linalg.norm(rows, axis=1)[:, None]
@@ -190,18 +227,25 @@ def test_moments_and_products_move_no_further_than_their_noise_is_for(records, m
             self.stds.append(std)
             return np.zeros(size) if size is not None else 0.0
 
-    mu, seen = 0.7, Recorder()
+    mu = 0.7
+    seen = Recorder()
     adassp.adassp(rows, targets, mu, records, seen)
     spent = [math.sqrt(records) / seen.stds[0], 1 / seen.stds[1], records / seen.stds[2]]
     assert math.hypot(*spent) == pytest.approx(mu)
     seen = Recorder()
     adassp.boosted_adassp(rows, targets, mu, records, 3, 0.5, seen)
-    spent = [math.sqrt(records) / seen.stds[0], 1 / seen.stds[1], *(0.5 * records / std for std in seen.stds[2:])]
+    spent = [
+        math.sqrt(records) / seen.stds[0],
+        1 / seen.stds[1],
+        *(0.5 * records / std for std in seen.stds[2:]),
+    ]
     assert math.hypot(*spent) == pytest.approx(mu)
     assert len(seen.stds) == 5
 
 
-@pytest.mark.parametrize(("epsilon", "jacobian", "ratio"), [(1.0, 0.1, 0.2), (1.0, 0.1, 0.8), (0.1, 0.2, 0.3)])
+@pytest.mark.parametrize(
+    ("epsilon", "jacobian", "ratio"), [(1.0, 0.1, 0.2), (1.0, 0.1, 0.8), (0.1, 0.2, 0.3)]
+)
 def test_delta_of_objective_perturbation_is_its_integral(epsilon, jacobian, ratio):
     def integrand(z):
         loss = jacobian + ratio**2 / 2 + ratio * abs(z)
@@ -209,7 +253,9 @@ def test_delta_of_objective_perturbation_is_its_integral(epsilon, jacobian, rati
 
     corner = max(0.0, (epsilon - jacobian - ratio**2 / 2) / ratio)
     expected = 2 * quad(integrand, corner, corner + 12, epsabs=1e-15)[0]
-    assert perturbation.perturbed_delta(epsilon, jacobian, ratio) == pytest.approx(expected, rel=1e-6)
+    assert perturbation.perturbed_delta(epsilon, jacobian, ratio) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_noise_of_objective_perturbation_is_enough_and_hardly_more():
@@ -221,7 +267,8 @@ def test_noise_of_objective_perturbation_is_enough_and_hardly_more():
 
 @pytest.mark.parametrize("clip", [0.3, 1.0])
 def test_the_perturbed_minimiser_is_one(clip, labelled):
-    rows, rng = labelled.unit_rows(labelled.X), np.random.default_rng(0)
+    rows = labelled.unit_rows(labelled.X)
+    rng = np.random.default_rng(0)
     linear = rng.normal(size=rows.shape[1])
     theta = perturbation.minimise(rows, labelled.y, 0.7, clip, linear)
     slopes = np.minimum(1 / (1 + np.exp(labelled.y * (rows @ theta))), clip)
@@ -230,9 +277,12 @@ def test_the_perturbed_minimiser_is_one(clip, labelled):
 
 
 def test_newton_directions_move_no_further_than_their_noise_is_for():
-    """One row fewer, brute force: the noisy gradient is given, the direction may move by the bound and comes close."""
+    """One row fewer, brute force: the noisy gradient is given, the direction may move by the
+    bound and comes close.
+    """
     rng = np.random.default_rng(1)
-    n, floor = 30, 0.002
+    n = 30
+    floor = 0.002
     moved = 1 / (4 * n)
     largest = 0.0
     for _ in range(200):
@@ -259,8 +309,12 @@ def test_newton_spends_its_budget(monkeypatch, labelled):
             stds.append(float(std))
             return np.zeros(size)
 
-    rows, floor, mu, steps = labelled.unit_rows(labelled.X), 0.01, 0.5, 4
-    n, reaches = len(rows), []
+    rows = labelled.unit_rows(labelled.X)
+    floor = 0.01
+    mu = 0.5
+    steps = 4
+    n = len(rows)
+    reaches = []
     solve = np.linalg.solve
 
     def seen(system, gradient):
@@ -269,7 +323,9 @@ def test_newton_spends_its_budget(monkeypatch, labelled):
 
     monkeypatch.setattr(np.linalg, "solve", seen)
     newton.newton_steps(rows, labelled.y, mu, steps, floor, Recorder())
-    spent = [1 / n / std for std in stds[::2]] + [reach / std for reach, std in zip(reaches, stds[1::2], strict=True)]
+    spent = [1 / n / std for std in stds[::2]] + [
+        reach / std for reach, std in zip(reaches, stds[1::2], strict=True)
+    ]
     assert math.hypot(*spent) == pytest.approx(mu)
 
 
@@ -282,7 +338,9 @@ def test_boxes_of_depth_are_those_of_the_definition():
     depth = np.minimum(above, 12 - above).min(axis=1)
     whole = np.prod(fits.max(axis=0) - fits.min(axis=0))
     for level in (1, 2, 3):
-        assert volumes[level - 1] == pytest.approx(whole * np.mean(depth >= level), abs=0.03 * whole)
+        assert volumes[level - 1] == pytest.approx(
+            whole * np.mean(depth >= level), abs=0.03 * whole
+        )
 
 
 def test_the_tukey_median_is_deep_and_refuses_collapsed_fits():
@@ -297,12 +355,22 @@ def test_the_tukey_median_is_deep_and_refuses_collapsed_fits():
 def fits_of(method, values, ours=False, setting="", metric="r2", epsilon=1.0, settings=1):
     return [
         {
-            "data": "a", "task": "linear", "method": method, "setting": setting, "settings": settings, "ours": ours,
-            "relation": ADD_OR_REMOVE, "epsilon": epsilon, "delta": 1e-6, "seed": seed, "guarantee": "a promise",
-            "seconds": 1.0, metric: value,
+            "data": "a",
+            "task": "linear",
+            "method": method,
+            "setting": setting,
+            "settings": settings,
+            "ours": ours,
+            "relation": ADD_OR_REMOVE,
+            "epsilon": epsilon,
+            "delta": 1e-6,
+            "seed": seed,
+            "guarantee": "a promise",
+            "seconds": 1.0,
+            metric: value,
         }
         for seed, value in enumerate(values)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +389,9 @@ def test_verdicts_follow_the_numbers(ours, peer, verdict):
 
 
 def test_the_limit_is_students():
-    (contest,) = contests(fits_of("mine", [1.0, 2.0, 3.0], ours=True) + fits_of("theirs", [0.0, 1.0, 2.0]))
+    (contest,) = contests(
+        fits_of("mine", [1.0, 2.0, 3.0], ours=True) + fits_of("theirs", [0.0, 1.0, 2.0])
+    )
     assert contest.limit == pytest.approx(2.776445)  # 97.5 % with four degrees of freedom
     assert contest.error == pytest.approx(math.sqrt(2 / 3))
 
@@ -347,7 +417,9 @@ def test_cells_resume_and_a_changed_method_runs_again(tmp_path, monkeypatch):
     assert [cell["seeds"] for cell in cells] == [[0, 5], [5, 7]]
     results = run_studies([run.study(plan)], tmp_path, jobs=1)
     assert len(results.rows["bench"]) == 7
-    again = run_studies([run.study(plan)], tmp_path, jobs=1, report=lambda progress: pytest.fail("ran again"))
+    again = run_studies(
+        [run.study(plan)], tmp_path, jobs=1, report=lambda progress: pytest.fail("ran again")
+    )
     assert again.rows == results.rows
     run.write_parquet(results.rows["bench"], tmp_path / "results.parquet")
     import polars as pl
@@ -359,17 +431,24 @@ def test_cells_resume_and_a_changed_method_runs_again(tmp_path, monkeypatch):
 
 def test_earlier_fits_of_the_same_code_are_kept_and_others_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "code_of", lambda method, place: f"code of {place}")
-    path, plan = tmp_path / "results.parquet", run.Plan(("toy",))
+    path = tmp_path / "results.parquet"
+    plan = run.Plan(("toy",))
     facts = {"data": "toy", "most_rows": None, "code": "code of adassp"}
     first = [row | facts for row in fits_of("AdaSSP", [0.1, 0.2])]
     assert run.merged(first, path, plan) == (first, [])
     run.write_parquet(first + [row | facts for row in fits_of("gone", [0.1])], path)
-    second = [row | facts | {"code": "code of tukey"} for row in fits_of("Tukey median of fits", [0.3])]
+    second = [
+        row | facts | {"code": "code of tukey"} for row in fits_of("Tukey median of fits", [0.3])
+    ]
     found, left_out = run.merged(second, path, plan)
     assert [(row["method"], row["r2"]) for row in found] == [
-        ("AdaSSP", 0.1), ("AdaSSP", 0.2), ("Tukey median of fits", 0.3),
-    ]  # fmt: skip
-    assert left_out == ["gone: not among the methods of this run; fits of an earlier run are left out"]
+        ("AdaSSP", 0.1),
+        ("AdaSSP", 0.2),
+        ("Tukey median of fits", 0.3),
+    ]
+    assert left_out == [
+        "gone: not among the methods of this run; fits of an earlier run are left out"
+    ]
     again, left_out = run.merged([first[0] | {"r2": 0.5}], path, plan)
     assert [row["r2"] for row in again] == [0.5, 0.2]
     monkeypatch.setattr(run, "code_of", lambda method, place: "changed")
@@ -384,7 +463,10 @@ def test_code_behind_a_fit_is_that_of_its_method_of_the_problems_and_of_the_metr
     method, place = find_methods()["AdaSSP"]
     before = run.code_of(method, place)
     assert before == run.code_of(method, place)
-    assert run.code_of(*find_methods()["Tukey median of fits"]).partition("-")[0] == before.partition("-")[0]
+    assert (
+        run.code_of(*find_methods()["Tukey median of fits"]).partition("-")[0]
+        == before.partition("-")[0]
+    )
     assert run.code_of(*find_methods()["dpconvex"]).endswith(f"-{run.fingerprint()}")
     run._common_code.cache_clear()
     monkeypatch.setattr(run, "_MOST_CERTAIN", 20.0)  # log losses are others
@@ -394,7 +476,9 @@ def test_code_behind_a_fit_is_that_of_its_method_of_the_problems_and_of_the_metr
 
 def test_a_page_says_at_which_commits_its_fits_were_made(tmp_path):
     rows = [
-        row | {"made": made} for made in ("commit a on Monday", "commit b on Tuesday") for row in fits_of("m", [0.1])
+        row | {"made": made}
+        for made in ("commit a on Monday", "commit b on Tuesday")
+        for row in fits_of("m", [0.1])
     ]
     text = write_page(rows, tmp_path).read_text(encoding="utf-8")
     assert "Measured at commit a on Monday, commit b on Tuesday. Made at " in text
@@ -413,7 +497,17 @@ def test_a_try_does_not_replace_the_whole_table(tmp_path, capsys):
 
 
 def test_a_method_that_suits_nothing_is_refused_by_name(tmp_path, capsys):
-    words = ["toy", "--task", "linear", "--method", "dpconvex", "--method", "diffprivlib", "--out", str(tmp_path)]
+    words = [
+        "toy",
+        "--task",
+        "linear",
+        "--method",
+        "dpconvex",
+        "--method",
+        "diffprivlib",
+        "--out",
+        str(tmp_path),
+    ]
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "bench", *words])
     assert ended.value.code == 2
@@ -433,7 +527,9 @@ def test_a_peer_has_one_colour_on_the_whole_page():
     colors = page._colors(rows)
     for task in ("linear", "quantile", "logistic"):
         names = {
-            page._KINDS.get(row["method"], row["method"]) for row in rows if row["task"] == task and not row["ours"]
+            page._KINDS.get(row["method"], row["method"])
+            for row in rows
+            if row["task"] == task and not row["ours"]
         }
         numbers = [colors[name] for name in names]
         assert len({*numbers}) == len(numbers)
@@ -450,11 +546,16 @@ def test_tables_that_were_looked_at_are_marked():
 
 def test_ours_run_under_the_relations_of_the_peers(monkeypatch):
     monkeypatch.setattr(run, "fingerprint", lambda: "f")
-    asked = run.Plan(("toy",), "logistic", ("dpconvex", "diffprivlib", "Opacus DP-SGD"), epsilons=(1.0,)).cells()
+    asked = run.Plan(
+        ("toy",), "logistic", ("dpconvex", "diffprivlib", "Opacus DP-SGD"), epsilons=(1.0,)
+    ).cells()
     found = {(cell["method"], cell["relation"]) for cell in asked}
     assert found == {
-        ("dpconvex", ADD_OR_REMOVE), ("dpconvex", REPLACE), ("diffprivlib", REPLACE), ("Opacus DP-SGD", ADD_OR_REMOVE),
-    }  # fmt: skip
+        ("dpconvex", ADD_OR_REMOVE),
+        ("dpconvex", REPLACE),
+        ("diffprivlib", REPLACE),
+        ("Opacus DP-SGD", ADD_OR_REMOVE),
+    }
     with pytest.raises(ValueError, match="There is no method 'nothing'"):
         run.Plan(("toy",), methods=("nothing",)).cells()
 
@@ -495,7 +596,8 @@ def test_pins_are_exact():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, (method, _) in find_methods().items() if isinstance(method, RemoteMethod)]
+    "name",
+    [name for name, (method, _) in find_methods().items() if isinstance(method, RemoteMethod)],
 )
 def test_workers_are_asked_in_their_units(name, labelled, monkeypatch):
     method, _ = find_methods()[name]
@@ -503,7 +605,10 @@ def test_workers_are_asked_in_their_units(name, labelled, monkeypatch):
 
     def answer(self, worker, arrays, requests):
         asked.update(worker=worker, arrays=arrays, requests=requests)
-        return {"scores": np.ones((len(requests), len(arrays["X_test"]))), "seconds": np.ones(len(requests))}
+        return {
+            "scores": np.ones((len(requests), len(arrays["X_test"]))),
+            "seconds": np.ones(len(requests)),
+        }
 
     monkeypatch.setattr(PeerEnvironment, "ask", answer)
     budget = Budget(1.0, 1e-6, method.relations[0])
@@ -514,7 +619,9 @@ def test_workers_are_asked_in_their_units(name, labelled, monkeypatch):
     assert asked["worker"].is_file()
     assert [request["seed"] for request in asked["requests"]] == [3, 4]
     wanted = 1.22314 if name == "diffprivlib" else 1.0  # for which its formula proves 1
-    assert all(request["epsilon"] == pytest.approx(wanted, rel=1e-5) for request in asked["requests"])
+    assert all(
+        request["epsilon"] == pytest.approx(wanted, rel=1e-5) for request in asked["requests"]
+    )
     json.dumps(asked["requests"])
     assert len(asked["arrays"]["X"]) == len(asked["arrays"]["y"]) == 600
     fitted = method.fit(labelled, budget, 0, **method.settings[setting])

@@ -1,4 +1,6 @@
-"""Methods of one's own in the benchmark: what is wrong with them is said in words, and what is right works."""
+"""Methods of one's own in the benchmark: what is wrong with them is said in words, and what is
+right works.
+"""
 
 import hashlib
 import json
@@ -12,7 +14,13 @@ import pytest
 from dpconvex.cli import main
 from dpconvex_reproduction import runner
 from dpconvex_reproduction.bench import Method, methods, problems, remote
-from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, FitError, checked_guarantee, checked_scores
+from dpconvex_reproduction.bench.method import (
+    ADD_OR_REMOVE,
+    Budget,
+    FitError,
+    checked_guarantee,
+    checked_scores,
+)
 from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
 from dpconvex_reproduction.peers import diffprivlib_peer, diffprivlib_worker, environments
 
@@ -62,7 +70,8 @@ import numpy as np
 data = np.load(sys.argv[1])
 assert sorted(data.files) == ["X", "X_test", "y"]
 requests = json.load(open(sys.argv[2]))
-np.savez(sys.argv[3], scores=[data["X_test"][:, 1] for _ in requests], seconds=np.ones(len(requests)))
+scores = [data["X_test"][:, 1] for _ in requests]
+np.savez(sys.argv[3], scores=scores, seconds=np.ones(len(requests)))
 """
 
 
@@ -93,7 +102,18 @@ def bench(tmp_path, capsys, monkeypatch):
 
     def run(*words):
         with pytest.raises(SystemExit) as ended:
-            main(["reproduce", "bench", "toy", "--task", "logistic", "--out", str(tmp_path / "out"), *words])
+            main(
+                [
+                    "reproduce",
+                    "bench",
+                    "toy",
+                    "--task",
+                    "logistic",
+                    "--out",
+                    str(tmp_path / "out"),
+                    *words,
+                ]
+            )
         printed = capsys.readouterr()
         return ended.value.code, printed.out, " ".join(printed.err.split())
 
@@ -110,7 +130,10 @@ def only(write, text=MINE):
         (np.ones((1000, 1)), r"'mine' .* shape \(1000,\). Got shape \(1000, 1\)"),
         (np.ones(999), r"Got shape \(999,\)"),
         (np.float64(1.0), r"Got shape \(\)"),
-        (np.append(np.ones(998), [np.nan, np.inf]), r"Got 2 that are not finite, the first, nan, in row 998"),
+        (
+            np.append(np.ones(998), [np.nan, np.inf]),
+            r"Got 2 that are not finite, the first, nan, in row 998",
+        ),
     ],
 )
 def test_scores_are_one_finite_number_for_each_test_row(write, toy, scores, message):
@@ -130,8 +153,14 @@ def test_a_guarantee_is_text(write, stated):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("relations = 'replace_one'", "relations of the method 'mine' .* must be a tuple .* Got 'replace_one'"),
-        ("relations = ('replace',)", "relations .* none, one or both of 'add_or_remove_one', 'replace_one'"),
+        (
+            "relations = 'replace_one'",
+            "relations of the method 'mine' .* must be a tuple .* Got 'replace_one'",
+        ),
+        (
+            "relations = ('replace',)",
+            "relations .* none, one or both of 'add_or_remove_one', 'replace_one'",
+        ),
         ("relations = ('replace_one', 'replace_one')", "relations .* must be"),
         ("relations = (['replace_one'],)", "relations .* must be"),
         ("tasks = 'logistic'", r"tasks .* one alone is written \('logistic',\)"),
@@ -173,7 +202,10 @@ def test_methods_are_instances_in_a_tuple(write, listed, message):
     ("text", "message"),
     [
         ("a = 1\nb = (\n", "line 2: SyntaxError: '\\(' was never closed"),
-        ("a = 1\n\nimport no_such_module\n", "line 3: ModuleNotFoundError: No module named 'no_such_module'"),
+        (
+            "a = 1\n\nimport no_such_module\n",
+            "line 3: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
         ("def f():\n    return {}['a']\n\nf()\n", "line 2: KeyError: 'a'"),
         ("import sys\nsys.exit(3)\n", "line 2: SystemExit: 3"),
         (MINE.replace("def guarantee", "def promise"), "line 22: TypeError: Can't instantiate"),
@@ -182,7 +214,8 @@ def test_methods_are_instances_in_a_tuple(write, listed, message):
 )
 def test_a_file_that_cannot_be_loaded_is_named_with_its_line(write, bench, text, message):
     write("def\n", "broken_helper.py")
-    path, before = write(text), [*sys.path]
+    path = write(text)
+    before = [*sys.path]
     with pytest.raises(ValueError, match=message) as refused:
         find_methods((path,))
     assert str(refused.value).startswith(f"The file '{path}' cannot be loaded: line ")
@@ -202,13 +235,21 @@ def test_modules_beside_a_file_can_be_imported(write, monkeypatch):
     write("def centred(X):\n    return X[:, 0] - 5.0\n", "helper_of_mine.py")
     write(MINE, "base_of_mine.py")
     text = (
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-        "from base_of_mine import Mine\nfrom helper_of_mine import centred\n"
-        "@dataclass\nclass Facts:\n    a: float = 1.0\n"
-        "class Yours(Mine):\n    name = 'yours'\n    def predict(self, X):\n        return centred(X)\n"
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from base_of_mine import Mine\n"
+        "from helper_of_mine import centred\n"
+        "@dataclass\n"
+        "class Facts:\n"
+        "    a: float = 1.0\n"
+        "class Yours(Mine):\n"
+        "    name = 'yours'\n"
+        "    def predict(self, X):\n"
+        "        return centred(X)\n"
         "METHODS = (Yours(),)\n"
     )
-    path, before = write(text), [*sys.path]
+    path = write(text)
+    before = [*sys.path]
     for name in ("helper_of_mine", "base_of_mine"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     method, _ = find_methods((path,))["yours"]
@@ -237,7 +278,11 @@ def test_fit_sees_no_test_rows(write, toy):
 
 def test_fit_returns_something_that_predicts(write, toy):
     with pytest.raises(FitError, match=r"fit must return self\. Got NoneType"):
-        list(only(write, MINE.replace("        return self\n", "")).run(toy, [("", Budget(1.0, 1e-6), 0)]))
+        list(
+            only(write, MINE.replace("        return self\n", "")).run(
+                toy, [("", Budget(1.0, 1e-6), 0)]
+            )
+        )
 
 
 @pytest.mark.parametrize("name", ["dpconvex", "dpconvex, splines", "objective perturbation"])
@@ -256,7 +301,10 @@ def test_failed_cells_are_named_and_end_with_exit_code_1(write, bench, tmp_path)
     assert code == 1
     assert json.loads(printed)["failed_cells"] == 1
     page = (tmp_path / "out" / "index.md").read_text()
-    said = re.compile(r"mine, toy, logistic, ε 4: ArithmeticError: too much: \{4\} \(mine.py line [0-9]+, seed 0\)")
+    said = re.compile(
+        r"mine, toy, logistic, ε 4: ArithmeticError: too much: \{4\} "
+        r"\(mine.py line [0-9]+, seed 0\)"
+    )
     assert said.search(page)
     assert said.search(json.loads(printed)["failures"][0])
     assert (tmp_path / "out" / "results.parquet").is_file()
@@ -274,12 +322,16 @@ def test_failed_cells_are_named_and_end_with_exit_code_1(write, bench, tmp_path)
 
 def test_an_unknown_name_is_told_the_nearest_one():
     words = unknown_name("dpconvex spline", find_methods())
-    assert words.startswith("There is no method 'dpconvex spline'. Did you mean 'dpconvex, splines'? There are: ")
+    assert words.startswith(
+        "There is no method 'dpconvex spline'. Did you mean 'dpconvex, splines'? There are: "
+    )
     assert "'dpconvex', 'dpconvex, splines', 'dpconvex, AUC'" in words
     assert "Did you mean" not in unknown_name("nothing like it", find_methods())
 
 
-def test_a_worker_stands_beside_the_file_and_its_environment_is_installed(write, bench, monkeypatch, tmp_path):
+def test_a_worker_stands_beside_the_file_and_its_environment_is_installed(
+    write, bench, monkeypatch, tmp_path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made = []
 
@@ -293,7 +345,9 @@ def test_a_worker_stands_beside_the_file_and_its_environment_is_installed(write,
 
     monkeypatch.setattr(environments.PeerEnvironment, "install", install)
     path = write(REMOTE)
-    with pytest.raises(ValueError, match=r"worker of the method 'far away' .* must be a script beside the file"):
+    with pytest.raises(
+        ValueError, match=r"worker of the method 'far away' .* must be a script beside the file"
+    ):
         find_methods((path,))
     write(WORKER, "far_worker.py")
     words = ("--add", path, "--method", "far away", "--epsilon", "1", "--seeds", "2")
@@ -319,13 +373,19 @@ def test_an_environment_that_cannot_be_made_is_an_input_error(write, bench, monk
     code, _, said = bench("--add", write(REMOTE), "--install-peers")
     assert code == 2
     assert "fake could not be installed: no such index" in said
-    with pytest.raises(ValueError, match=r"environment of the method 'far away' .* must be a PeerEnvironment"):
+    with pytest.raises(
+        ValueError, match=r"environment of the method 'far away' .* must be a PeerEnvironment"
+    ):
         find_methods((write(REMOTE.replace('PeerEnvironment("fake", ("fake==1.0",))', "'fake'")),))
 
 
 def test_workers_of_this_package_are_beside_the_class_that_names_them(write):
     folder = Path(methods.__file__).parent
-    known = {place: method for method, place in find_methods().values() if isinstance(method, remote.RemoteMethod)}
+    known = {
+        place: method
+        for method, place in find_methods().values()
+        if isinstance(method, remote.RemoteMethod)
+    }
     assert known["opacus"].script() == folder / "opacus_worker.py"
     assert all(method.script().is_file() for method in known.values())
     text = (
@@ -338,7 +398,13 @@ def test_workers_of_this_package_are_beside_the_class_that_names_them(write):
 def test_a_method_cannot_change_the_rows_of_the_next():
     for rows in (None, 500):
         problem = problems.load_problem("toy", "linear", rows)
-        for values in (problem.X, problem.y, problem.X_test, problem.y_test, *problem.feature_bounds):
+        for values in (
+            problem.X,
+            problem.y,
+            problem.X_test,
+            problem.y_test,
+            *problem.feature_bounds,
+        ):
             with pytest.raises(ValueError, match="read-only"):
                 values[:1] = 0.0
 
@@ -353,7 +419,8 @@ def test_a_digest_covers_what_a_method_inherits_and_its_worker(monkeypatch):
     assert digest("adassp") == of(folder / "adassp.py")  # not what every method inherits from
     remotes = folder / "opacus.py", folder / "opacus_worker.py", Path(remote.__file__)
     assert digest("opacus") == of(*remotes, pins=environments.OPACUS.pins)
-    formula, worker = Path(diffprivlib_peer.__file__), Path(diffprivlib_worker.__file__)
+    formula = Path(diffprivlib_peer.__file__)
+    worker = Path(diffprivlib_worker.__file__)
     behind = folder / "diffprivlib.py", formula, worker, Path(remote.__file__)
     pins = [*environments.DIFFPRIVLIB.pins] * 2  # two methods
     assert digest("diffprivlib") == of(*behind, pins=pins)

@@ -56,7 +56,10 @@ def test_the_list_has_data_files_and_times_of_an_earlier_run(run, tmp_path):
     code, out, _ = run("--list", "--out", tmp_path, "--json")
     assert code == 0
     listed = {entry["name"]: (entry["data"], entry["full_run"]) for entry in json.loads(out)}
-    assert listed["auc-erm/figure-1"] == (["http.npz", "ijcnn1.npz", "satimage.npz"], "10 minutes of one core")
+    assert listed["auc-erm/figure-1"] == (
+        ["http.npz", "ijcnn1.npz", "satimage.npz"],
+        "10 minutes of one core",
+    )
     assert listed["quantile-sco/figure-1"] == ([], None)
     _, out, _ = run("--list", "--out", tmp_path)
     assert "data: http.npz, ijcnn1.npz, satimage.npz" in out
@@ -76,7 +79,9 @@ def test_help_is_that_of_this_distribution(run):
 
 def test_one_figure_gets_its_page_and_the_index(run, tmp_path):
     pages = tmp_path / "pages"
-    code, out, err = run(*("newsvendor-gdp/figure-2", "--within", 1, "--jobs", 1, "--out", pages, "--json"))
+    code, out, err = run(
+        *("newsvendor-gdp/figure-2", "--within", 1, "--jobs", 1, "--out", pages, "--json")
+    )
     assert code == 0, err
     content = json.loads(out)
     assert content["failed_cells"] == 0
@@ -91,10 +96,21 @@ def test_one_figure_gets_its_page_and_the_index(run, tmp_path):
 
 def test_without_its_data_an_exhibit_says_so(run, tmp_path, monkeypatch):
     monkeypatch.delenv("DPCONVEX_DATA", raising=False)
-    words = ("auc-erm/figure-1", "auc-erm/table-2", "--quick", "--jobs", 1, "--out", tmp_path / "pages")
+    words = (
+        "auc-erm/figure-1",
+        "auc-erm/table-2",
+        "--quick",
+        "--jobs",
+        1,
+        "--out",
+        tmp_path / "pages",
+    )
     code, out, _ = run(*words)
     assert code == 1
-    assert "Not run: auc-erm/figure-1, auc-erm/table-2. The data file 'ijcnn1.npz' was not" in " ".join(out.split())
+    assert (
+        "Not run: auc-erm/figure-1, auc-erm/table-2. The data file 'ijcnn1.npz' was not"
+        in " ".join(out.split())
+    )
     assert "DPCONVEX_DATA" in (tmp_path / "pages" / "auc-erm" / "figure-1.md").read_text()
     code, out, _ = run(*words, "--json")
     assert code == 1
@@ -115,12 +131,18 @@ def test_an_interrupt_says_that_the_same_command_goes_on(package, tmp_path):
         "    raise KeyboardInterrupt\n"
         "runner._run_batch = stop\n"
         f"words = ['reproduce'] * ({package!r} == 'dpconvex')\n"
-        f"sys.argv = ['dpconvex', *words, 'newsvendor-gdp/figure-2', '--out', {str(tmp_path / 'pages')!r}]\n"
+        "sys.argv = ['dpconvex', *words, 'newsvendor-gdp/figure-2', '--out', "
+        f"{str(tmp_path / 'pages')!r}]\n"
         f"runpy.run_module({package!r}, run_name='__main__')\n"
     )
-    ended = subprocess.run([sys.executable, tmp_path / "run.py"], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "run.py"], capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 130, ended.stderr
-    assert ended.stderr.splitlines()[-1] == "interrupted; finished cells are kept, the same command goes on."
+    assert (
+        ended.stderr.splitlines()[-1]
+        == "interrupted; finished cells are kept, the same command goes on."
+    )
     assert "ledger" not in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -1,4 +1,6 @@
-"""Steps and rows of the newsvendor paper against simulated descents; products of trade-off functions against laws."""
+"""Steps and rows of the newsvendor paper against simulated descents; products of trade-off
+functions against laws.
+"""
 
 import itertools
 import math
@@ -23,13 +25,17 @@ FACTS = DescentFacts(1, 0.5, 0.5, LEAST, PEAK, 0.242, 1.0, 1.0, 0.1)
 
 
 def descend(facts, n, steps, start, rng, runs=400):
-    """Noisy descent on the population, whose gradient is a normal distribution function less the level."""
+    """Noisy descent on the population, whose gradient is a normal distribution function less the
+    level.
+    """
     beta = np.full(runs, start)
     spread = math.sqrt(1 + facts.bandwidth**2)
     furthest = np.abs(beta)
     for _ in range(steps):
         gradient = stats.norm.cdf(beta / spread) - facts.quantile
-        beta = beta - facts.step_size * (gradient + facts.std(steps) / n * rng.standard_normal(runs))
+        beta = beta - facts.step_size * (
+            gradient + facts.std(steps) / n * rng.standard_normal(runs)
+        )
         furthest = np.maximum(furthest, np.abs(beta))
     return np.abs(beta), furthest
 
@@ -47,8 +53,12 @@ def test_lengths_of_noise_by_their_laws():
 
 @pytest.mark.parametrize("mu", [0.3, 2.0])
 def test_theorem_4_bounds_simulated_descents(mu):
-    """400 runs from the edge of the region; the bound may fail with a probability of 0.1 and is never near."""
-    facts, z, n = replace(FACTS, mu=mu), 3.0, 20_000
+    """400 runs from the edge of the region; the bound may fail with a probability of 0.1 and is
+    never near.
+    """
+    facts = replace(FACTS, mu=mu)
+    z = 3.0
+    n = 20_000
     bound = convergence.theorem_4(facts, n, (1e-6, 1e-6), z)
     assert n >= bound.rows
     ends, furthest = descend(facts, n, bound.steps, 1.0, np.random.default_rng(1))
@@ -62,7 +72,8 @@ def test_theorem_4_bounds_simulated_descents(mu):
 
 
 def test_theorem_5_brings_a_far_start_near():
-    facts, distance = replace(FACTS, mu=2.0), 4.0
+    facts = replace(FACTS, mu=2.0)
+    distance = 4.0
     bound = convergence.theorem_5(facts, distance, (1e-6, 1e-6), 3.0)
     n = math.ceil(bound.rows)
     ends, furthest = descend(facts, n, bound.steps, distance, np.random.default_rng(2))
@@ -78,7 +89,10 @@ def test_proposition_3_holds_the_loss_between_two_parabolas():
 
     def excess(r):
         found = integrate.quad(
-            lambda e: (float(loss.value(e, r)) - float(loss.value(e, 0.0))) * stats.norm.pdf(e), -9, 9, points=[0, r]
+            lambda e: (float(loss.value(e, r)) - float(loss.value(e, 0.0))) * stats.norm.pdf(e),
+            -9,
+            9,
+            points=[0, r],
         )
         return found[0]
 
@@ -88,8 +102,11 @@ def test_proposition_3_holds_the_loss_between_two_parabolas():
 
 
 def test_events_of_proposition_4_have_the_stated_order():
-    """Simulated deviations of differences of the loss and of gradients fall as the orders do; B bounds every row."""
-    facts, rng = replace(FACTS, dimension=3), np.random.default_rng(3)
+    """Simulated deviations of differences of the loss and of gradients fall as the orders do; B
+    bounds every row.
+    """
+    facts = replace(FACTS, dimension=3)
+    rng = np.random.default_rng(3)
     found = []
     for n in (400, 6400):
         worst = np.zeros(2)
@@ -103,7 +120,9 @@ def test_events_of_proposition_4_have_the_stated_order():
                 scores = stats.norm.cdf((moved - noise) / facts.bandwidth) - 0.5
                 mean = stats.norm.cdf(moved / math.sqrt(1 + facts.bandwidth**2)) - 0.5
                 gradient = np.linalg.norm((scores - mean) @ rows / n)
-                value = abs(np.mean(np.abs(noise - moved) - np.abs(noise)) / 2 - 0.5 * value_mean(direction))
+                value = abs(
+                    np.mean(np.abs(noise - moved) - np.abs(noise)) / 2 - 0.5 * value_mean(direction)
+                )
                 worst = np.maximum(worst, [value, gradient])
         found.append(worst / [first, second])
     assert np.all(found[0] < 3)
@@ -113,7 +132,8 @@ def test_events_of_proposition_4_have_the_stated_order():
 
 def value_mean(direction):
     """Mean of ``|e - x.u| - |e|``, e normal and x.u normal around its constant."""
-    mean, std = -direction[0], math.sqrt(1 + direction[1] ** 2 + direction[2] ** 2)
+    mean = -direction[0]
+    std = math.sqrt(1 + direction[1] ** 2 + direction[2] ** 2)
     folded = std * math.sqrt(2 / math.pi) * math.exp(-((mean / std) ** 2) / 2) + mean * (
         1 - 2 * stats.norm.cdf(-mean / std)
     )
@@ -121,7 +141,9 @@ def value_mean(direction):
 
 
 def test_the_refined_convexity_of_proposition_5():
-    """Within the radius the empirical smoothed loss of 4000 rows bends: its second differences stay above 0."""
+    """Within the radius the empirical smoothed loss of 4000 rows bends: its second differences
+    stay above 0.
+    """
     radius, rows = convergence.proposition_5(FACTS)
     assert rows < 4000
     noise = np.random.default_rng(4).normal(size=4000)
@@ -191,7 +213,9 @@ def test_a_tradeoff_that_loses_everything_with_some_probability():
     assert high - low < 0.01
 
 
-@pytest.mark.parametrize(("rate", "steps", "multiplier"), [(1e-3, 10**6, 4.0), (2e-3, 250_000, 1.5)])
+@pytest.mark.parametrize(
+    ("rate", "steps", "multiplier"), [(1e-3, 10**6, 4.0), (2e-3, 250_000, 1.5)]
+)
 def test_the_limit_of_sgd_is_near_numerical_composition_at_many_steps(rate, steps, multiplier):
     limit = GaussianDP(sgd_limit_mu(rate, steps, multiplier)).epsilon(1e-5)
     certified = composed_subsampling_epsilon("replace_one", rate, steps, 1 / multiplier, 1e-5)

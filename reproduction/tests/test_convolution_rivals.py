@@ -1,11 +1,17 @@
-"""The rivals of the convolution paper's figures: projections, and learning where privacy is cheap."""
+"""The rivals of the convolution paper's figures: projections, and learning where privacy is
+cheap.
+"""
 
 import numpy as np
 import pytest
 
 from dpconvex.losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives import StructuredRecords
-from dpconvex_reproduction.convolution_objective_perturbation import moreau_gradient, moreau_sgd, noisy_sgd
+from dpconvex_reproduction.convolution_objective_perturbation import (
+    moreau_gradient,
+    moreau_sgd,
+    noisy_sgd,
+)
 from dpconvex_reproduction.datasets.simulated import make_structured_median
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
@@ -13,8 +19,12 @@ LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 
 def test_moreau_gradient_projects_on_the_hull():
     rng = np.random.default_rng(6)
-    u, points = rng.normal(size=(50, 3)) * 2, rng.normal(size=(400, 3))
-    hulls = {L1Norm(3): np.clip(points, -1, 1), LARGEST: points / np.maximum(1, np.abs(points).sum(axis=1))[:, None]}
+    u = rng.normal(size=(50, 3)) * 2
+    points = rng.normal(size=(400, 3))
+    hulls = {
+        L1Norm(3): np.clip(points, -1, 1),
+        LARGEST: points / np.maximum(1, np.abs(points).sum(axis=1))[:, None],
+    }
     for loss, inside in hulls.items():
         found = moreau_gradient(loss, u, 1.5)
         # A projection: no point of the hull makes an acute angle with what was cut off.

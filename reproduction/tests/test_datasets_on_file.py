@@ -44,7 +44,9 @@ REAL = [
 
 @needs_data
 @pytest.mark.parametrize(("loader", "options", "shape", "test_rows", "regression"), REAL)
-def test_real_data_has_its_shape_and_lies_within_round_bounds(loader, options, shape, test_rows, regression):
+def test_real_data_has_its_shape_and_lies_within_round_bounds(
+    loader, options, shape, test_rows, regression
+):
     data = getattr(datasets, loader)(**options, folder=FOLDER)
     assert data.X.shape == shape
     assert data.y.shape == (shape[0],)

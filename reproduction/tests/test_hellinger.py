@@ -7,18 +7,29 @@ from scipy.optimize import minimize
 from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear
 from dpconvex_reproduction.convolution_objective_perturbation.energies import HellingerEnvelope
 
-LOSSES = [L1Norm(3), PiecewiseLinear([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]], [0.0, 0.2, -0.1]), Bowl(4)]
+LOSSES = [
+    L1Norm(3),
+    PiecewiseLinear([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]], [0.0, 0.2, -0.1]),
+    Bowl(4),
+]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=["norm", "pieces", "bowl"])
 def test_hellinger_envelopes_are_infima_from_above(loss):
-    """Against a solver of the infimum that knows nothing of duals; slopes and curvatures against differences."""
-    bend, width, m = 2.5, 0.4, loss.outputs
+    """Against a solver of the infimum that knows nothing of duals; slopes and curvatures against
+    differences.
+    """
+    bend = 2.5
+    width = 0.4
+    m = loss.outputs
     envelope = HellingerEnvelope(loss, bend, width)
     rng = np.random.default_rng(0)
-    u, level = rng.normal(size=(12, m)), np.abs(rng.normal(size=12))
+    u = rng.normal(size=(12, m))
+    level = np.abs(rng.normal(size=12))
     given = (level,) if isinstance(loss, Bowl) else ()
-    values, slopes, bends = (call(u, *given) for call in (envelope.value, envelope.gradient, envelope.hessian))
+    values, slopes, bends = (
+        call(u, *given) for call in (envelope.value, envelope.gradient, envelope.hessian)
+    )
     assert np.all(values >= loss.value(u, *given))
     assert np.all(values - loss.value(u, *given) <= envelope.approximation_gap)
     for i, (row, value) in enumerate(zip(u, values, strict=True)):

@@ -1,4 +1,6 @@
-"""Other people's tools on our numbers and fits, the scale model, fingerprints of the default, figures."""
+"""Other people's tools on our numbers and fits, the scale model, fingerprints of the default,
+figures.
+"""
 
 import json
 import math
@@ -52,7 +54,9 @@ def test_a_certificate_is_worth_what_it_says_and_half_of_its_noise_is_caught():
 
 
 def test_phases_are_apart():
-    model = DPLogisticRegression(epsilon=1.0, delta=1e-6, feature_bounds=(0, 1), mechanism="phased-erm")
+    model = DPLogisticRegression(
+        epsilon=1.0, delta=1e-6, feature_bounds=(0, 1), mechanism="phased-erm"
+    )
     lists = numbers._gaussian_releases(model.certify(n_samples=10_000, n_features=5))
     assert len(lists) > 1
     assert all(len(releases) == 1 for releases in lists)
@@ -97,7 +101,8 @@ def test_scores_tell_a_sabotaged_build_from_an_honest_one(monkeypatch):
     assert row["sabotage is caught"]
     assert [request["one_run"] for request in asked["requests"]] == [False, True] * 2
     lengths = [
-        len(asked["arrays"][request["in"]]) + len(asked["arrays"][request["out"]]) for request in asked["requests"]
+        len(asked["arrays"][request["in"]]) + len(asked["arrays"][request["out"]])
+        for request in asked["requests"]
     ]
     assert lengths == [10, 40, 10, 40]
 
@@ -108,13 +113,22 @@ def canary_row(name, many, one):
 
 
 def test_an_attack_that_catches_no_sabotage_is_said_to_have_no_power():
-    blind = canaries.what_is_caught([canary_row("a", 3.0, 0.0), canary_row("b", 0.9, 0.0), canary_row("c", 0.0, 1.0)])
-    assert "With one fit the auditor catches none of 3 sabotaged builds. It has no power at this size" in blind
-    assert "neither attack in 2 of 3 cases: b; c. There a claim that survives has not been tested." in blind
+    blind = canaries.what_is_caught(
+        [canary_row("a", 3.0, 0.0), canary_row("b", 0.9, 0.0), canary_row("c", 0.0, 1.0)]
+    )
+    assert (
+        "With one fit the auditor catches none of 3 sabotaged builds. It has no power at this size"
+        in blind
+    )
+    assert (
+        "neither attack in 2 of 3 cases: b; c. There a claim that survives has not been tested."
+        in blind
+    )
     seeing = canaries.what_is_caught([canary_row("a", 3.0, 0.0), canary_row("b", 0.9, 1.1)])
     assert (
         seeing
-        == "With one fit the auditor catches 1 of 2 sabotaged builds. Many fits or one catch every sabotaged build."
+        == "With one fit the auditor catches 1 of 2 sabotaged builds. Many fits or one catch "
+        "every sabotaged build."
     )
 
 
@@ -130,21 +144,35 @@ def test_the_canaries_page_has_the_table_and_what_is_caught(tmp_path, monkeypatc
     assert ended.value.code == 0
     lines = (tmp_path / "page.md").read_text().splitlines()
     table = markdown_table(rows)
-    assert lines[lines.index(table[0]) :][: len(table) + 2] == [*table, "", canaries.what_is_caught(rows)]
+    assert lines[lines.index(table[0]) :][: len(table) + 2] == [
+        *table,
+        "",
+        canaries.what_is_caught(rows),
+    ]
     assert fingerprint.page_fingerprint("\n".join(lines)) == "0" * 12
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not at hand")
 def test_the_stored_page_says_of_its_table_what_is_caught():
     page = (DOCS / "evidence" / "canaries.md").read_text(encoding="utf-8")
-    head, _, *lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
+    head, _, *lines = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")
+    ]
     rows = [dict(zip(head, line, strict=True)) for line in lines]
     assert {row["estimator, mechanism"] for row in rows} == set(canaries.CASES)
-    numbers = ("claimed epsilon", "many fits prove", "one fit proves", "sabotaged, many fits", "sabotaged, one fit")
+    numbers = (
+        "claimed epsilon",
+        "many fits prove",
+        "one fit proves",
+        "sabotaged, many fits",
+        "sabotaged, one fit",
+    )
     for row in rows:
         row |= {name: float(row[name]) for name in numbers}
         row |= {name: row[name] == "yes" for name in ("claim survives", "sabotage is caught")}
-        claimed, honest, sabotaged = row["claimed epsilon"], numbers[1:3], numbers[3:]
+        claimed = row["claimed epsilon"]
+        honest = numbers[1:3]
+        sabotaged = numbers[3:]
         assert row["claim survives"] == (max(row[name] for name in honest) <= claimed)
         assert row["sabotage is caught"] == (max(row[name] for name in sabotaged) > claimed)
     assert canaries.what_is_caught(rows) in page.splitlines()
@@ -159,7 +187,8 @@ def test_without_jax_privacy_the_reason_is_given(tmp_path, monkeypatch, capsys):
 
 
 def test_a_cluster_is_faster_until_it_waits():
-    pace, passes = scale.Pace(0.5, 1e-6), {"vector": 20, "second moments": 1}
+    pace = scale.Pace(0.5, 1e-6)
+    passes = {"vector": 20, "second moments": 1}
     minutes = [
         sum(scale.predicted_seconds(pace, passes, 10**9, 100, scale.Cluster(workers)).values())
         for workers in (10, 100, 1000)
@@ -194,32 +223,53 @@ def test_fits_of_the_fingerprint_repeat_and_a_change_of_the_default_is_seen():
 def test_pages_that_are_older_than_the_default_are_listed(tmp_path, monkeypatch, capsys):
     stored = json.loads(fingerprint.STORED.read_text())["fingerprint"]
     monkeypatch.setattr(fingerprint, "fingerprint", lambda: stored)
-    new, old = f"# page\n\n{fingerprint.made_with()}\n", "Made long ago, fingerprint of the default 000000000000.\n"
+    new, old = (
+        f"# page\n\n{fingerprint.made_with()}\n",
+        "Made long ago, fingerprint of the default 000000000000.\n",
+    )
     pages = {
-        "new.md": new, "old.md": old, "older.md": "# page\n", "index.md": "# all pages\n",
-        "a/index.md": new, "b/index.md": old, "c/index.md": "# numbers\n",
-    }  # fmt: skip
+        "new.md": new,
+        "old.md": old,
+        "older.md": "# page\n",
+        "index.md": "# all pages\n",
+        "a/index.md": new,
+        "b/index.md": old,
+        "c/index.md": "# numbers\n",
+    }
     for folder in ("pages", "evidence"):
         for name, text in pages.items():
             (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / folder / name).write_text(text)
-    assert fingerprint.stale_pages(tmp_path / "pages") == ["b/index.md", "c/index.md", "old.md", "older.md"]
+    assert fingerprint.stale_pages(tmp_path / "pages") == [
+        "b/index.md",
+        "c/index.md",
+        "old.md",
+        "older.md",
+    ]
     (tmp_path / "pages" / "index.md").write_text(old)
     assert (
         fingerprint.stale_pages(tmp_path / "pages")[2] == "index.md"
     )  # a mark must be today's even where none need be
-    (tmp_path / "evidence" / "index.md").write_text("Pages name the fingerprint of the default they were made with.\n")
+    (tmp_path / "evidence" / "index.md").write_text(
+        "Pages name the fingerprint of the default they were made with.\n"
+    )
     (tmp_path / "evidence" / "cost.md").write_text("# page\n")
     (tmp_path / "evidence" / "scale.md").write_text(old)
     assert fingerprint.stale_pages(tmp_path / "evidence") == [
-        "b/index.md", "c/index.md", "old.md", "older.md", "scale.md",
-    ]  # fmt: skip
+        "b/index.md",
+        "c/index.md",
+        "old.md",
+        "older.md",
+        "scale.md",
+    ]
     fingerprint.main([str(tmp_path / "pages"), str(tmp_path / "evidence")])
     assert "10 pages are older than the default." in capsys.readouterr().out
 
 
 def test_the_stored_fingerprint_is_that_of_the_code():
-    """Refresh with `python -m dpconvex_reproduction fingerprint --write`, and run the pages that are then listed."""
+    """Refresh with `python -m dpconvex_reproduction fingerprint --write`, and run the pages that
+    are then listed.
+    """
     stored = json.loads(fingerprint.STORED.read_text())
     assert fingerprint.agree(stored["fits"], fingerprint.default_fits())
     assert stored["fingerprint"] == fingerprint._digest(stored["fits"])
@@ -235,7 +285,9 @@ def test_no_page_is_older_than_the_default(folder):
 def test_pages_without_a_fingerprint_have_stored_tables_or_no_numbers():
     compared = {Path(page).name for page in evidence.PAGES if page.startswith("docs/evidence/")}
     assert set(fingerprint.WITHOUT_MARK["evidence"]) == {"index.md", "papers.md"} | compared
-    assert all((DOCS / "evidence" / name).is_file() for name in fingerprint.WITHOUT_MARK["evidence"])
+    assert all(
+        (DOCS / "evidence" / name).is_file() for name in fingerprint.WITHOUT_MARK["evidence"]
+    )
 
 
 def runs_of(algorithm, variant, level):
@@ -251,7 +303,11 @@ def test_ours_has_a_colour_of_its_own_and_names_stand_at_the_ends():
     from matplotlib.figure import Figure
 
     assert OURS not in OTHERS
-    rows = [*runs_of("theirs", "paper", 1.0), *runs_of("theirs", "sound", 1.0), *runs_of("model", "dpconvex", 1.0)]
+    rows = [
+        *runs_of("theirs", "paper", 1.0),
+        *runs_of("theirs", "sound", 1.0),
+        *runs_of("model", "dpconvex", 1.0),
+    ]
     figure = Figure()
     FigureCanvasAgg(figure)
     axes = panels(figure, 2)
@@ -278,7 +334,12 @@ def test_many_lines_have_a_legend():
 
     figure = Figure()
     axes = panels(figure, 1)
-    curves(axes[0, 0], [row for k in range(MOST_LINES + 2) for row in runs_of(f"a{k}", "paper", 1.0)], "n", "loss")
+    curves(
+        axes[0, 0],
+        [row for k in range(MOST_LINES + 2) for row in runs_of(f"a{k}", "paper", 1.0)],
+        "n",
+        "loss",
+    )
     finish(figure, axes)
     assert figure.legends
 
@@ -286,7 +347,11 @@ def test_many_lines_have_a_legend():
 def test_a_band_on_a_logarithmic_axis_stays_above_0_and_says_what_it_is():
     from matplotlib.figure import Figure
 
-    rows = [{"algorithm": "a", "variant": "paper", "n": n, "loss": loss} for n in (10, 100) for loss in (0.0, 1.0)]
+    rows = [
+        {"algorithm": "a", "variant": "paper", "n": n, "loss": loss}
+        for n in (10, 100)
+        for loss in (0.0, 1.0)
+    ]
     figure = Figure()
     axes = panels(figure, 1)
     axes[0, 0].set(xscale="log", yscale="log")
@@ -300,7 +365,12 @@ def test_a_band_on_a_logarithmic_axis_stays_above_0_and_says_what_it_is():
 def test_lines_of_one_kind_differ_and_ends_out_of_sight_have_arrows():
     from matplotlib.figure import Figure
 
-    rows = [row for name in ("one", "two") for kind in ("dpconvex", "not private") for row in runs_of(name, kind, 1.0)]
+    rows = [
+        row
+        for name in ("one", "two")
+        for kind in ("dpconvex", "not private")
+        for row in runs_of(name, kind, 1.0)
+    ]
     rows += [row for name in ("a", "b") for row in runs_of(name, "sound", 1.0)]
     figure = Figure()
     axes = panels(figure, 4)
@@ -310,9 +380,13 @@ def test_lines_of_one_kind_differ_and_ends_out_of_sight_have_arrows():
         readable_axis(ax, (10, 11, 100_000), "n")
     axes[0, -1].set_ylim(0.01, 1)
     finish(figure, axes)
-    dashes = [(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes[0, 0].get_lines()]
+    dashes = [
+        (line.get_color(), str(line._unscaled_dash_pattern)) for line in axes[0, 0].get_lines()
+    ]
     assert len(set(dashes)) == len(dashes)
-    assert len({pattern for _, pattern in dashes}) == len(dashes)  # equal dashes begin at different places
+    assert len({pattern for _, pattern in dashes}) == len(
+        dashes
+    )  # equal dashes begin at different places
     assert all(text.get_text().endswith(" ↓") for text in axes[0, -1].texts)
     assert [label.get_text() for label in axes[0, 0].get_xticklabels()] == ["10", "", "100k"]
     assert figure.get_size_inches()[0] == pytest.approx(WIDEST)
@@ -320,7 +394,10 @@ def test_lines_of_one_kind_differ_and_ends_out_of_sight_have_arrows():
 
 def test_a_first_colour_by_number_is_no_blue(tmp_path):
     seen = []
-    save_figure(tmp_path / "figure.png", lambda figure: seen.append(figure.subplots().plot([0, 1], "C0-")[0]))
+    save_figure(
+        tmp_path / "figure.png",
+        lambda figure: seen.append(figure.subplots().plot([0, 1], "C0-")[0]),
+    )
     from matplotlib.colors import to_hex
 
     assert to_hex(seen[0].get_color()) == OTHERS[0]
@@ -330,7 +407,11 @@ def noisy_cell(cell):
     import warnings
 
     sum(range(3_000_000))  # a few hundredths of a second, which processor times show
-    warnings.warn(f"above 1/n = {1 / (100 * (cell['k'] + 1)):.2g}: the same for every cell", UserWarning, stacklevel=1)
+    warnings.warn(
+        f"above 1/n = {1 / (100 * (cell['k'] + 1)):.2g}: the same for every cell",
+        UserWarning,
+        stacklevel=1,
+    )
     return [{"k": cell["k"]}]
 
 
@@ -339,7 +420,11 @@ def test_a_log_says_what_is_done_and_left_and_each_warning_once(tmp_path, monkey
     from dpconvex_reproduction.runner import _measure
 
     rows, seconds, failure, said = _measure(noisy_cell, {"k": 1})
-    assert (rows, failure, said) == ([{"k": 1}], "", ["UserWarning: above 1/n = 0.005: the same for every cell"])
+    assert (rows, failure, said) == (
+        [{"k": 1}],
+        "",
+        ["UserWarning: above 1/n = 0.005: the same for every cell"],
+    )
     assert 0 < seconds < 60
     study = Study("bench", lambda quick: [{"k": k} for k in range(3)], noisy_cell)
 
@@ -363,4 +448,9 @@ def test_progress_estimates_what_is_left():
 
 
 def test_tables_of_markdown_have_every_key():
-    assert markdown_table([{"a": 1.0}, {"b": math.nan}]) == ["| a | b |", "|---|---|", "| 1 |  |", "|  |  |"]
+    assert markdown_table([{"a": 1.0}, {"b": math.nan}]) == [
+        "| a | b |",
+        "|---|---|",
+        "| 1 |  |",
+        "|  |  |",
+    ]

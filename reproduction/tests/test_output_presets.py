@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6, algorithm_8
-from dpconvex_reproduction.output_perturbation.paper_tables import excess_risk_bound, solver_iterations, table
+from dpconvex_reproduction.output_perturbation.paper_tables import (
+    excess_risk_bound,
+    solver_iterations,
+    table,
+)
 from dpconvex_reproduction.output_perturbation.presets import (
     OutputProblem,
     gaussian_factor,
@@ -54,15 +58,20 @@ def test_presets_for_a_mean_by_hand():
 def test_presets_for_a_population_by_hand():
     assert proposition_4_1(BASE).excess_risk == pytest.approx(2 * 40 * (1 / 1000 + R))
     assert proposition_4_2(BASE).excess_risk == pytest.approx(40 * (2 / 1000 + 4 * 50 * R**2))
-    size, root = 5 ** (1 / 3) * 2 ** (2 / 3) * 3 ** (4 / 3), 1 / math.sqrt(1000)
+    size = 5 ** (1 / 3) * 2 ** (2 / 3) * 3 ** (4 / 3)
+    root = 1 / math.sqrt(1000)
     assert proposition_4_3(BASE).alpha == pytest.approx(2 / 3 * (math.sqrt(R) + root))
-    assert proposition_4_4(BASE).alpha == pytest.approx((5 * 4 / 9) ** (1 / 3) * (R ** (2 / 3) + root))
+    assert proposition_4_4(BASE).alpha == pytest.approx(
+        (5 * 4 / 9) ** (1 / 3) * (R ** (2 / 3) + root)
+    )
     for delta, convex, smooth in ((0.0, 127, 83), (1e-6, 19, 43)):
         problem = replace(BASE, delta=delta)
         ratio = problem.ratio
         convex_risk = 6 * (convex * math.sqrt(ratio) + root / 2)
         assert proposition_4_3(problem).excess_risk == pytest.approx(convex_risk)
-        assert proposition_4_4(problem).excess_risk == pytest.approx(size * (11 * root + smooth * ratio ** (2 / 3)))
+        assert proposition_4_4(problem).excess_risk == pytest.approx(
+            size * (11 * root + smooth * ratio ** (2 / 3))
+        )
 
 
 def test_presets_choose_their_theorem():
@@ -101,17 +110,21 @@ def test_conditions_say_when_bounds_are_trivial():
 def test_bounds_fall_with_more_data_and_budget():
     for problem in (BASE, replace(BASE, strong_convexity=0.0), replace(BASE, delta=1e-6)):
         for population in (False, True):
-            risks = [excess_risk_bound(replace(problem, n_samples=n), population) for n in (10, 10**3, 10**5, 10**7)]
+            risks = [
+                excess_risk_bound(replace(problem, n_samples=n), population)
+                for n in (10, 10**3, 10**5, 10**7)
+            ]
             assert risks == sorted(risks, reverse=True)
             assert risks[-1] < risks[0]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_accuracy_leaves_the_noise_at_its_order(delta):
-    """Stopping at the preset's gap adds at most a factor 1 + sqrt(2) to the sensitivity of a strongly convex mean.
+    """Stopping at the preset's gap adds at most a factor 1 + sqrt(2) to the sensitivity of a
+    strongly convex mean.
 
-    For convex means the gap's share of the expected excess, L E||z||, must not exceed the bound claimed: with the
-    accuracy printed for delta > 0 it would, by a factor spread/epsilon.
+    For convex means the gap's share of the expected excess, L E||z||, must not exceed the bound
+    claimed: with the accuracy printed for delta > 0 it would, by a factor spread/epsilon.
     """
     problem = replace(BASE, delta=delta, n_samples=10**6, smoothness=math.inf)
     exact = algorithm_1(problem, 0.0).sensitivity
@@ -130,8 +143,11 @@ def test_tables():
         problem = replace(BASE, delta=0.0 if number % 2 else 1e-6)
         rows = table(number, problem)
         assert [row.function_class for row in rows] == [
-            "strongly convex", "smooth strongly convex", "convex", "smooth convex",
-        ]  # fmt: skip
+            "strongly convex",
+            "smooth strongly convex",
+            "convex",
+            "smooth convex",
+        ]
         for row in rows:
             assert 0 < row.excess_risk <= 6.0
             assert 0 < row.runtime < math.inf
@@ -154,7 +170,9 @@ def test_iteration_counts():
     fast = solver_iterations(BASE, preset, "accelerated")
     expected = math.sqrt(50) * math.log((0.1 + 5.0) * 9 / (2 * preset.accuracy))
     assert fast == pytest.approx(expected)
-    assert solver_iterations(BASE, preset, "subgradient") == pytest.approx(2 * 4 / (0.1 * preset.accuracy))
+    assert solver_iterations(BASE, preset, "subgradient") == pytest.approx(
+        2 * 4 / (0.1 * preset.accuracy)
+    )
     assert solver_iterations(BASE, preset, "katyusha") > 1000
     with pytest.raises(ValueError, match="'solver' parameter"):
         solver_iterations(BASE, preset, "newton")
@@ -163,10 +181,12 @@ def test_iteration_counts():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lipschitz": 0.0}, "'lipschitz'"), ({"delta": 0.5}, "'delta'"),
-        ({"smoothness": 0.01}, "'smoothness'"), ({"dimension": 0}, "'dimension'"),
+        ({"lipschitz": 0.0}, "'lipschitz'"),
+        ({"delta": 0.5}, "'delta'"),
+        ({"smoothness": 0.01}, "'smoothness'"),
+        ({"dimension": 0}, "'dimension'"),
     ],
-)  # fmt: skip
+)
 def test_problem_refuses(change, message):
     with pytest.raises(ValueError, match=message):
         replace(BASE, **change)

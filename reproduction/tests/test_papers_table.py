@@ -1,4 +1,6 @@
-"""The table of docs/evidence/papers.md tells the truth: calls run, what shows a line exists, and none is empty."""
+"""The table of docs/evidence/papers.md tells the truth: calls run, what shows a line exists, and
+none is empty.
+"""
 
 import ast
 import functools
@@ -32,7 +34,10 @@ PAPERS = {
     "quantile": ("quantile_sco", ("presets",)),
     "convolution": ("convolution_objective_perturbation", ("energies", "presets")),
     "auc": ("auc_erm", ("algorithms", "presets")),
-    "output": ("output_perturbation", ("algorithms", "presets", "risks", "subgradient", "accelerated")),
+    "output": (
+        "output_perturbation",
+        ("algorithms", "presets", "risks", "subgradient", "accelerated"),
+    ),
 }
 
 
@@ -51,14 +56,23 @@ def names():
     for module in (rates, tradeoffs):
         found |= {name: call for name, call in vars(module).items() if not name.startswith("_")}
     for module in (
-        dpconvex.losses, dpconvex.smoothing, dpconvex.privacy, dpconvex.mechanisms, dpconvex.solvers,
-        dpconvex.planning, dpconvex.selection, dpconvex.preprocessing, dpconvex,
-    ):  # fmt: skip
+        dpconvex.losses,
+        dpconvex.smoothing,
+        dpconvex.privacy,
+        dpconvex.mechanisms,
+        dpconvex.solvers,
+        dpconvex.planning,
+        dpconvex.selection,
+        dpconvex.preprocessing,
+        dpconvex,
+    ):
         found.update({name: getattr(module, name) for name in module.__all__})
     for short, (package, modules) in PAPERS.items():
         parts = {name: import_module(f"dpconvex_reproduction.{package}.{name}") for name in modules}
         found[short] = SimpleNamespace(**parts)
-    losses, smoothing, privacy = dpconvex.losses, dpconvex.smoothing, dpconvex.privacy
+    losses = dpconvex.losses
+    smoothing = dpconvex.smoothing
+    privacy = dpconvex.privacy
 
     def linear(loss, alpha=0.0, size=1):
         return privacy.LinearBounds(1000, size, loss, row_norm=1.0, max_norm=1.0, alpha=alpha)
@@ -76,7 +90,11 @@ def names():
         "SMOOTH": linear(smooth, 0.1),
         "PENALISED": linear(losses.Logistic(), 0.1),
         "MATRICES": privacy.StructuredBounds(
-            1000, 5, smoothing.convolve_vector(losses.L1Norm(3), smoothing.GaussianKernel(3), 0.5), 1.0, alpha=0.5
+            1000,
+            5,
+            smoothing.convolve_vector(losses.L1Norm(3), smoothing.GaussianKernel(3), 0.5),
+            1.0,
+            alpha=0.5,
         ),
         "OUTPUT": OutputProblem(1.0, 1.0, 1000, 5, 1.0, strong_convexity=0.1, smoothness=1.0),
         "LOCAL": OutputProblem(1.0, 40.0, 10, 2, 20.0, strong_convexity=0.1, mean=False),
@@ -84,7 +102,7 @@ def names():
         "QUANTILE": Problem(0.7, 1.0, 1e-6, 1.0, 1.0),
         "AUC": AUCProblem(400, 600, 10, 0.5, 1e-5, norm=2.0),
         "UNKNOWN": AUCProblem(400, 600, 10, 0.5, 1e-5),
-    }  # fmt: skip
+    }
     return found
 
 
@@ -97,7 +115,11 @@ def namespace():
 def names_of_tests(path):
     """Return the names of the test functions of a file."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 def says_no(value):
@@ -108,11 +130,17 @@ def says_no(value):
 
 
 def unknown_tests(shown):
-    """Return what a cell names that is not `file::test_name` of a test that exists, or the cell if it names nothing."""
+    """Return what a cell names that is not `file::test_name` of a test that exists, or the cell
+    if it names nothing.
+    """
     wrong = []
     for reference in re.findall("`([^`]*)`", shown) or [shown]:
         path, _, name = reference.partition("::")
-        if not path.endswith(".py") or not (ROOT / path).is_file() or name not in names_of_tests(path):
+        if (
+            not path.endswith(".py")
+            or not (ROOT / path).is_file()
+            or name not in names_of_tests(path)
+        ):
             wrong.append(reference)
     return wrong
 
@@ -134,7 +162,8 @@ def test_comparisons_that_fail_and_tests_that_are_not_there_are_seen(namespace):
         assert says_no(eval(call, dict(namespace)))
     for call in ("None", "0.0", "1 > 0", "(0, [np.float64(1) > 0])", "np.zeros(3) > 1"):
         assert not says_no(eval(call, dict(namespace)))
-    here, name = "reproduction/tests/test_papers_table.py", "test_a_line_of_the_table"
+    here = "reproduction/tests/test_papers_table.py"
+    name = "test_a_line_of_the_table"
     assert unknown_tests(f"`{here}::{name}`, `{here}::test_every_paper_has_its_lines`") == []
     for shown in (
         f"`{here}`",

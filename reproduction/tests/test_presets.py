@@ -1,4 +1,6 @@
-"""Printed presets against the papers' formulas written down a second time, and against numbers the papers imply."""
+"""Printed presets against the papers' formulas written down a second time, and against numbers
+the papers imply.
+"""
 
 import math
 
@@ -18,7 +20,9 @@ from dpconvex_reproduction.auc_erm.presets import (
     theorem_5,
     theorem_7,
 )
-from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import printed_constants
+from dpconvex_reproduction.convolution_objective_perturbation.convolution_objective import (
+    printed_constants,
+)
 from dpconvex_reproduction.convolution_objective_perturbation.energies import PowerEnvelope
 from dpconvex_reproduction.convolution_objective_perturbation.presets import (
     kernel_smoothness,
@@ -39,12 +43,18 @@ from dpconvex_reproduction.output_perturbation.presets import theorem_3_2 as smo
 
 
 def test_penalties_of_the_auc_paper():
-    pure = AUCProblem(400, 600, 10, 0.5, lipschitz=2.0, smoothness=3.0, diameter=1.5, norm=4.0, failure=0.1)
-    n, pairs, logs = 1000, 240_000, math.log(10)
+    pure = AUCProblem(
+        400, 600, 10, 0.5, lipschitz=2.0, smoothness=3.0, diameter=1.5, norm=4.0, failure=0.1
+    )
+    n = 1000
+    pairs = 240_000
+    logs = math.log(10)
     first = 3 ** (1 / 3) * (2 * 1.5 * n * 10) ** (2 / 3) / (4 * 0.5 * pairs) ** (2 / 3)
     second = 2 * 1.5 * math.sqrt(logs) * n**1.5 / (4 * pairs)
     assert theorem_3(pure).alpha == pytest.approx(max(first, second))
-    assert theorem_4(pure).alpha == pytest.approx(1.5**1.6 * 3**0.8 * (n * 10) ** 0.4 / (pairs * 0.5 * 4) ** 0.4)
+    assert theorem_4(pure).alpha == pytest.approx(
+        1.5**1.6 * 3**0.8 * (n * 10) ** 0.4 / (pairs * 0.5 * 4) ** 0.4
+    )
     root = math.sqrt(100 + n * logs * 0.25)
     found = theorem_5(pure)
     assert found.alpha == pytest.approx(2 * 1.5 * n * root / (pairs * 0.5 * 4))
@@ -63,7 +73,11 @@ def test_penalties_of_the_auc_paper():
 def test_remarks_do_not_know_the_norm():
     unknown = AUCProblem(400, 600, 10, 0.5, 1e-5, norm=None)
     known = AUCProblem(400, 600, 10, 0.5, 1e-5, norm=1.0)
-    for preset, remark in ((theorem_3, "Remark 1"), (theorem_5, "Remark 2"), (theorem_7, "Remark 3")):
+    for preset, remark in (
+        (theorem_3, "Remark 1"),
+        (theorem_5, "Remark 2"),
+        (theorem_7, "Remark 3"),
+    ):
         assert preset(unknown).theorem == remark
         assert preset(unknown).alpha == preset(known).alpha
         assert preset(unknown).rate == pytest.approx(4 * preset(known).rate)
@@ -71,7 +85,9 @@ def test_remarks_do_not_know_the_norm():
 
 def test_the_parameters_of_theorem_2():
     found = theorem_2(2000, 6, 0.5, quantile=0.8)
-    assert true_mu(0.8, found.std, steps=found.steps, truncation=found.truncation) == pytest.approx(0.5)
+    assert true_mu(0.8, found.std, steps=found.steps, truncation=found.truncation) == pytest.approx(
+        0.5
+    )
     assert found.step_size == pytest.approx(1 / 1.3)
     assert found.enough
     assert not theorem_2(10, 6, 0.01).enough
@@ -85,8 +101,12 @@ def test_a_link_of_no_slope_leaves_the_constants_of_the_norm():
     loss = L1WithLink(2, Logistic())
     found = lemma_3_3(loss, 10_000, 5, 1.0, 1e-6, radius=1.0, row_norm=2.0)
     penalty = found.alpha / 2
-    assert penalty == pytest.approx(((math.sqrt(2) + 2) / found.bandwidth + 0.25 * 4) * 3 / 10_000)  # step 1
-    wide = lemma_3_3(loss, 10_000, 5, 1.0, 1e-6, radius=1.0, row_norm=2.0, kernel=ExponentialKernel(2))
+    assert penalty == pytest.approx(
+        ((math.sqrt(2) + 2) / found.bandwidth + 0.25 * 4) * 3 / 10_000
+    )  # step 1
+    wide = lemma_3_3(
+        loss, 10_000, 5, 1.0, 1e-6, radius=1.0, row_norm=2.0, kernel=ExponentialKernel(2)
+    )
     assert wide.bandwidth == pytest.approx(math.sqrt(6) * found.bandwidth)
     assert kernel_smoothness(GaussianKernel(2), 2) == 1.0
     with pytest.raises(ValueError, match="Table 1"):
@@ -96,16 +116,20 @@ def test_a_link_of_no_slope_leaves_the_constants_of_the_norm():
 def test_tilted_and_adversarial_bounds_meet_the_plain_ones():
     problem = OutputProblem(1.0, 1.0, 1000, 5, 1.0, strong_convexity=0.1, smoothness=1.0)
     assert theorem_5_1(problem, 0.0, 3.0).excess_risk == theorem_3_1(problem).excess_risk
-    assert theorem_5_2(problem, 0.0, 3.0).excess_risk == pytest.approx(smooth_preset(problem).excess_risk)
+    assert theorem_5_2(problem, 0.0, 3.0).excess_risk == pytest.approx(
+        smooth_preset(problem).excess_risk
+    )
     grown = theorem_5_2(problem, 0.5, 1.0).excess_risk / smooth_preset(problem).excess_risk
     assert grown == pytest.approx(math.e * (1 + 0.5))  # C^2 and (beta + tilt L^2) / beta
     assert theorem_5_3(problem).excess_risk == smooth_preset(problem).excess_risk
 
 
 def test_the_penalty_of_theorem_3_is_a_maximum():
-    """The proof's sum ``A/lambda^2 + B/lambda + lambda ||w*||^2``, minimised by search, has its least near the larger.
+    """The proof's sum ``A/lambda^2 + B/lambda + lambda ||w*||^2``, minimised by search, has its
+    least near the larger.
 
-    At the printed minimum of the two it is 41 times the printed rate here, at the maximum three times.
+    At the printed minimum of the two it is 41 times the printed rate here, at the maximum three
+    times.
     """
     problem = AUCProblem(500, 500, 1, 10.0, norm=1.0)
     first = (1000 / (10 * 250_000)) ** (2 / 3)
@@ -114,7 +138,9 @@ def test_the_penalty_of_theorem_3_is_a_maximum():
     def proof(penalty):
         return first**3 / penalty**2 + second**2 / penalty + penalty
 
-    least = optimize.minimize_scalar(lambda log: proof(math.exp(log)), bounds=(-15, 5), method="bounded").fun
+    least = optimize.minimize_scalar(
+        lambda log: proof(math.exp(log)), bounds=(-15, 5), method="bounded"
+    ).fun
     rate = theorem_3(problem).rate
     assert proof(theorem_3(problem).alpha) <= 3 * rate
     assert proof(theorem_3(problem).alpha) <= 1.2 * least
@@ -122,12 +148,15 @@ def test_the_penalty_of_theorem_3_is_a_maximum():
 
 
 def test_lemma_3_bounds_simulated_gaps():
-    """Pairs of normal scores: the population's risk is an integral, the sample's a mean over all pairs.
+    """Pairs of normal scores: the population's risk is an integral, the sample's a mean over all
+    pairs.
 
-    All w of a grid at once, 20 samples; the bound may fail on one in twenty and leaves a factor of a thousand.
+    All w of a grid at once, 20 samples; the bound may fail on one in twenty and leaves a factor of
+    a thousand.
     """
     problem = AUCProblem(60, 60, 1, 1.0, diameter=8.0)
-    rng, penalty = np.random.default_rng(0), 0.5
+    rng = np.random.default_rng(0)
+    penalty = 0.5
     bound = lemma_3(problem, 1.0, penalty)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     w = np.linspace(-3, 3, 121)
@@ -145,7 +174,9 @@ def test_lemma_3_bounds_simulated_gaps():
 
 
 def test_lemma_4_falls_as_the_noise_it_adds_does():
-    """Least squares in one coefficient: risk added by noise of the paper's scale, exactly, against the order."""
+    """Least squares in one coefficient: risk added by noise of the paper's scale, exactly,
+    against the order.
+    """
     ratios = []
     for n in (200, 800, 3200):
         problem = AUCProblem(n // 2, n // 2, 1, 1.0, smoothness=2.0, norm=1.0)
@@ -158,11 +189,14 @@ def test_lemma_4_falls_as_the_noise_it_adds_does():
 
 
 def test_conditions_of_the_optimal_rate():
-    """The corrected bandwidth solves step 1, and the gap bounds a simulated one where residuals keep their distance."""
+    """The corrected bandwidth solves step 1, and the gap bounds a simulated one where residuals
+    keep their distance.
+    """
     loss = L1WithLink(2, Logistic())
     found = theorem_4_5(loss, 10**6, 5, 1.0, 1e-6, 1.0, 0.5)
     preset = lemma_3_3(loss, 10**6, 5, 1.0, 1e-6, 1.0)
-    size, whole = math.sqrt(2 + 1), math.sqrt(2) + 1
+    size = math.sqrt(2 + 1)
+    whole = math.sqrt(2) + 1
     root = math.sqrt(10**6 + 2 * 5 * (math.log(1e6) + 1))
     for radius in (1.0, 3.0):
         solved = lemma_3_3(loss, 10**6, 5, 1.0, 1e-6, radius).bandwidth
@@ -180,12 +214,20 @@ def test_conditions_of_the_optimal_rate():
 
 
 def test_the_bandwidth_of_appendix_b_3_as_printed():
-    """R for 1/R and no m + 1 before the link's curvature: at R = 3 the printed mu is a ninth of step 1's.
+    """R for 1/R and no m + 1 before the link's curvature: at R = 3 the printed mu is a ninth of
+    step 1's.
 
-    And ``exp(-1/(2 mu)) + exp(-1/mu)`` is not at most ``2 exp(-1/mu)``: 75 times as much at mu = 0.1.
+    And ``exp(-1/(2 mu)) + exp(-1/mu)`` is not at most ``2 exp(-1/mu)``: 75 times as much at mu =
+    0.1.
     """
-    loss, n, d, epsilon, delta, radius = L1WithLink(2, Logistic()), 10**6, 5, 1.0, 1e-6, 3.0
-    size, whole = math.sqrt(3), math.sqrt(2) + 1
+    loss = L1WithLink(2, Logistic())
+    n = 10**6
+    d = 5
+    epsilon = 1.0
+    delta = 1e-6
+    radius = 3.0
+    size = math.sqrt(3)
+    whole = math.sqrt(2) + 1
     root = math.sqrt(n * epsilon**2 + 2 * d * (math.log(1 / delta) + epsilon))
     printed = 3 * whole / (2 * size * radius * root - 0.25)
     solved = lemma_3_3(loss, n, d, epsilon, delta, radius).bandwidth
@@ -194,7 +236,9 @@ def test_the_bandwidth_of_appendix_b_3_as_printed():
 
 
 def test_algorithm_3_is_the_minimiser_of_its_tilted_objective():
-    """A second solver finds the same point; with a tiny penalty the printed correction leaves half of epsilon."""
+    """A second solver finds the same point; with a tiny penalty the printed correction leaves
+    half of epsilon.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2)) / 4
     y = np.where(X[:, 0] + 0.2 * rng.normal(size=80) > 0, 1.0, -1.0)
@@ -209,7 +253,9 @@ def test_algorithm_3_is_the_minimiser_of_its_tilted_objective():
     assert found == pytest.approx(optimize.minimize(printed, np.zeros(2), tol=1e-12).x, abs=1e-5)
     assert penalty == 0.1
     _, raised = algorithms.printed_pointwise_noise(1.0, 1e-5, Logistic(), 1.0, 1e-6, 80)
-    assert math.log1p(0.25 / (80 * raised)) == pytest.approx(0.5)  # what the Jacobian takes, of an epsilon of 1
+    assert math.log1p(0.25 / (80 * raised)) == pytest.approx(
+        0.5
+    )  # what the Jacobian takes, of an epsilon of 1
 
 
 def test_descent_over_random_pairs_ends_at_the_minimiser():
@@ -219,7 +265,9 @@ def test_descent_over_random_pairs_ends_at_the_minimiser():
     loss = PairLogistic("e")
     exact = algorithms._minimise(X, y, 0.1, np.zeros(3), loss)
     near, far = (
-        np.linalg.norm(algorithms.descend_pairs(X, y, loss, 0.1, batch=20, steps=steps, rng=rng) - exact)
+        np.linalg.norm(
+            algorithms.descend_pairs(X, y, loss, 0.1, batch=20, steps=steps, rng=rng) - exact
+        )
         for steps in (20_000, 200)
     )
     assert near < 0.05 * np.linalg.norm(exact)
@@ -228,7 +276,9 @@ def test_descent_over_random_pairs_ends_at_the_minimiser():
 
 @pytest.mark.parametrize("power", [1.5, 2.0, 3.0])
 def test_envelopes_with_energies_of_any_power_are_infima(power):
-    """The infimum by search over v; the declared smoothness against differences of slopes; p = 2 is the product's."""
+    """The infimum by search over v; the declared smoothness against differences of slopes; p = 2
+    is the product's.
+    """
     loss = KinkedLoss((-0.5, 0.7), (-1.0, 0.4, 2.0))
     envelope = PowerEnvelope(loss, power, 0.6)
     v = np.linspace(-12, 12, 480_001)
@@ -250,7 +300,9 @@ def test_envelopes_with_energies_of_any_power_are_infima(power):
 
 
 def test_the_smoothness_that_table_2_prints_for_every_power():
-    """``|x|^p / p`` is not 1-smooth: for p = 1.5 its slope rises by 1e-4 over the first 1e-8, 10,000 per unit."""
+    """``|x|^p / p`` is not 1-smooth: for p = 1.5 its slope rises by 1e-4 over the first 1e-8,
+    10,000 per unit.
+    """
     envelope = PowerEnvelope(KinkedLoss((0.0,), (-1.0, 1.0)), 1.5, 1.0)
     assert (envelope.slope([1e-8]) / 1e-8)[0] == pytest.approx(1e4)
     assert PowerEnvelope(KinkedLoss((0.0,), (-4.0, 4.0)), 3.0, 1.0).smoothness == 4.0

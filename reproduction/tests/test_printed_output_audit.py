@@ -21,11 +21,15 @@ DISTANCE = 2 * BOUNDS.lipschitz / ALPHA
 
 
 def problem(epsilon, delta, radius=1e-3):
-    return OutputProblem(BOUNDS.lipschitz, radius, 1, 2, epsilon, delta, strong_convexity=ALPHA, smoothness=10.0)
+    return OutputProblem(
+        BOUNDS.lipschitz, radius, 1, 2, epsilon, delta, strong_convexity=ALPHA, smoothness=10.0
+    )
 
 
 def attack(distance, std, claim, runs):
-    first, second = (lambda count, rng, mean=mean: rng.normal(mean, std, count) for mean in (0.0, distance))
+    first, second = (
+        lambda count, rng, mean=mean: rng.normal(mean, std, count) for mean in (0.0, distance)
+    )
     return audit(first, second, claim, runs=runs, rng=0)
 
 

@@ -1,4 +1,6 @@
-"""The printed parameters: phased methods held against ours, risks against the sums that they are the least of."""
+"""The printed parameters: phased methods held against ours, risks against the sums that they are
+the least of.
+"""
 
 import math
 
@@ -24,7 +26,9 @@ from dpconvex_reproduction.quantile_sco.presets import (
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
 
 
-@pytest.mark.parametrize(("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)])
+@pytest.mark.parametrize(
+    ("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)]
+)
 def test_published_constants(method, preset):
     """The printed noise is more than the certificate of the same steps needs."""
     bounds = LinearBounds(5000, 2, SMOOTH, 1.0, 1.0)
@@ -40,9 +44,14 @@ def test_published_constants(method, preset):
 
 
 def test_risks_are_the_least_of_their_sums():
-    """The sums of the proofs of Theorems 3.4 and 3.6, at the prescribed parameters and beside them."""
-    told, n, d = Problem(0.7, 0.8, 1e-6, row_norm=2.0, coef_norm=3.0), 500, 4
-    slope, kernel = told.lipschitz, told.kernel
+    """The sums of the proofs of Theorems 3.4 and 3.6, at the prescribed parameters and beside
+    them.
+    """
+    told = Problem(0.7, 0.8, 1e-6, row_norm=2.0, coef_norm=3.0)
+    n = 500
+    d = 4
+    slope = told.lipschitz
+    kernel = told.kernel
     bend = kernel.peak * told.row_norm**2
 
     def sgd(step):
@@ -68,18 +77,22 @@ def test_risks_are_the_least_of_their_sums():
 
 
 def test_lemmas_of_the_estimation_error_bound_simulated_distances():
-    """One coefficient, rows of 1, uniform residuals: minimisers by root finding, apart from the lemmas.
+    """One coefficient, rows of 1, uniform residuals: minimisers by root finding, apart from the
+    lemmas.
 
-    40 samples; the sampling lemma may fail on 1 in 20 of them and is held against the 0.9 quantile: a false alarm
-    needs four or more failures of it, and its constants leave a factor of ten.
+    40 samples; the sampling lemma may fail on 1 in 20 of them and is held against the 0.9 quantile:
+    a false alarm needs four or more failures of it, and its constants leave a factor of ten.
     """
-    told, n, truth = Problem(0.5, 1.0, 1e-6, row_norm=1.0, coef_norm=1.0), 100_000, 0.4
+    told = Problem(0.5, 1.0, 1e-6, row_norm=1.0, coef_norm=1.0)
+    n = 100_000
+    truth = 0.4
     preset = objective_preset(1, n, 1, told)
     facts = {"least_density": 0.5, "density_slope": 0.1, "least_eigenvalue": 1.0}
     smoothing, privacy, sampling = estimation_bound(n, 1, told, **facts)
     loss = convolve(Pinball(0.5), told.kernel, preset.bandwidth)
     rng = np.random.default_rng(0)
-    moved, drawn = [], []
+    moved = []
+    drawn = []
     for _ in range(40):
         residuals = rng.uniform(-1, 1, n)  # density 1/2
         grid = np.quantile(residuals, np.linspace(0, 1, 2001))  # a sample's law, for speed
@@ -90,8 +103,12 @@ def test_lemmas_of_the_estimation_error_bound_simulated_distances():
 
         penalised = optimize.brentq(slope, -3, 3)
         noise = rng.normal(0, preset.std)
-        moved.append(abs(optimize.brentq(lambda theta, s=slope, b=noise: s(theta, b), -30, 30) - penalised))
-        drawn.append(abs(penalised - truth))  # uniform residuals: the smoothed solution is the true one
+        moved.append(
+            abs(optimize.brentq(lambda theta, s=slope, b=noise: s(theta, b), -30, 30) - penalised)
+        )
+        drawn.append(
+            abs(penalised - truth)
+        )  # uniform residuals: the smoothed solution is the true one
     assert np.mean(moved) <= privacy
     assert np.quantile(drawn, 0.9) <= sampling
     assert sampling <= 60 * max(drawn)
@@ -104,18 +121,25 @@ def test_lemmas_of_the_estimation_error_bound_simulated_distances():
 
 
 def test_the_cost_of_a_newsvendor_is_the_risk_in_units_of_both_costs():
-    """By the definition: the cost of one order is ``c_u (y - q)^+ + c_o (q - y)^+``, the sum times the pinball loss."""
+    """By the definition: the cost of one order is ``c_u (y - q)^+ + c_o (q - y)^+``, the sum
+    times the pinball loss.
+    """
     told = Problem(0.75, 1.0, 1e-6, row_norm=1.0, coef_norm=1.0)
     demand, order = np.random.default_rng(0).normal(size=(2, 50))
     cost = 3 * np.maximum(demand - order, 0) + np.maximum(order - demand, 0)
     factor = float(np.mean(cost / Pinball(0.75).value(demand, order)))
-    assert newsvendor_cost("sgd", 1000, 3, told, (3.0, 1.0)) == pytest.approx(factor * sgd_preset(1000, 3, told).risk)
+    assert newsvendor_cost("sgd", 1000, 3, told, (3.0, 1.0)) == pytest.approx(
+        factor * sgd_preset(1000, 3, told).risk
+    )
     plain = newsvendor_cost("objective", 1000, 3, told, (3.0, 1.0))
     assert plain == pytest.approx(factor * objective_preset(2, 1000, 3, told).risk)
-    # What part 2 of Theorem 3.6 adds at a population with residuals beyond 1/2: the mean gap, at most h^2 E[1/|u|].
+    # What part 2 of Theorem 3.6 adds at a population with residuals beyond 1/2: the mean gap, at
+    # most h^2 E[1/|u|].
     preset = objective_preset(2, 1000, 3, told)
     loss = convolve(Pinball(0.75), told.kernel, preset.bandwidth)
-    gap = integrate.quad(lambda u: float(loss.value(u, 0.0) - Pinball(0.75).value(u, 0.0)), 0.5, 1.5)[0]
+    gap = integrate.quad(
+        lambda u: float(loss.value(u, 0.0) - Pinball(0.75).value(u, 0.0)), 0.5, 1.5
+    )[0]
     added = smoothing_risk(1000, 3, told, math.log(3))
     assert gap <= added
     total = newsvendor_cost("objective", 1000, 3, told, (3.0, 1.0), math.log(3))
@@ -125,6 +149,8 @@ def test_the_cost_of_a_newsvendor_is_the_risk_in_units_of_both_costs():
 
 
 def test_part_2_assumes_what_no_regression_of_section_4_has():
-    """``E[1/|u|]`` of residuals with a density of 1/2 near 0: 0.5 log(1/t) beyond t, without end."""
+    """``E[1/|u|]`` of residuals with a density of 1/2 near 0: 0.5 log(1/t) beyond t, without
+    end.
+    """
     cut = [integrate.quad(lambda u: 1 / u, t, 1)[0] for t in (1e-2, 1e-4, 1e-8)]
     assert np.diff(cut) == pytest.approx([math.log(100), math.log(1e4)], rel=1e-6)

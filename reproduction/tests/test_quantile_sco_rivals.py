@@ -25,7 +25,8 @@ def test_finds_the_coefficients(name):
 
 def test_sgd_preset_is_theorem_3_4():
     preset = sgd_preset(100, 3, Problem(0.7, 1.0, 1e-2, row_norm=10.0, coef_norm=25.0))
-    slope, std = 7.0, 7.0 * math.sqrt(8 * math.log(100))
+    slope = 7.0
+    std = 7.0 * math.sqrt(8 * math.log(100))
     square = 2 * 49e6 + (3 * std**2 + 49 + 2 * math.log(2) * 25 / 2) * 1e4 + 2 * 49 * 100
     assert preset.std == pytest.approx(std)
     assert preset.step_size == pytest.approx(25 / math.sqrt(square))

@@ -1,4 +1,6 @@
-"""The AUC paper's figures on toy rows: every study runs, checks can fail, and true epsilons agree with closed forms."""
+"""The AUC paper's figures on toy rows: every study runs, checks can fail, and true epsilons
+agree with closed forms.
+"""
 
 import math
 from dataclasses import replace
@@ -12,7 +14,14 @@ from dpconvex_reproduction.auc_erm import noise_alone, problems, studies, true_p
 from dpconvex_reproduction.auc_erm.algorithms import algorithm_1, draw_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.exhibits import EXHIBITS
 from dpconvex_reproduction.auc_erm.judging import PUBLISHED, judge_table
-from dpconvex_reproduction.auc_erm.studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, measure_table
+from dpconvex_reproduction.auc_erm.studies import (
+    DATA,
+    DEFAULT,
+    LEAST_SQUARES,
+    OBJECTIVE,
+    OUTPUT,
+    measure_table,
+)
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.runner import missing_data
 
@@ -48,7 +57,11 @@ def rows():
         found = {}
         for study in STUDIES:
             first = [cell for cell in study.cells(True) if cell["start"] == 0]
-            measured = [row for cell in select(first, data=DATA[0]) for row in study.measure({**cell, "seeds": 2})]
+            measured = [
+                row
+                for cell in select(first, data=DATA[0])
+                for row in study.measure({**cell, "seeds": 2})
+            ]
             found[study.name] = [{**row, "data": name} for name in DATA for row in measured]
     finally:
         problems.SOURCES.update(before)
@@ -63,9 +76,14 @@ def rows_of(exhibit, rows):
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_a_quick_run_is_part_of_a_full_one_of_sixty_repeats(study):
-    quick, full = study.cells(True), study.cells(False)
+    quick = study.cells(True)
+    full = study.cells(False)
     assert all(cell in full for cell in quick)
-    seeds = {seed for cell in select(full, data="http") for seed in range(cell["start"], cell["start"] + cell["seeds"])}
+    seeds = {
+        seed
+        for cell in select(full, data="http")
+        for seed in range(cell["start"], cell["start"] + cell["seeds"])
+    }
     assert seeds == set(range(60))
 
 
@@ -114,14 +132,21 @@ def holds(exhibit, rows, word):
 
 @pytest.mark.parametrize("exhibit", EXHIBITS[:3], ids=lambda exhibit: exhibit.slug)
 def test_checks_follow_the_numbers(exhibit, rows):
-    """The same rows with a made-up AUC for each variant: every claim is met by one and broken by another."""
+    """The same rows with a made-up AUC for each variant: every claim is met by one and broken by
+    another.
+    """
 
     def made_up(paper, sound, ours):
         values = {"paper": paper, "sound": sound, "dpconvex": ours}
-        return [{**row, "auc": values.get(row["variant"], lambda row: 0.99)(row)} for row in rows_of(exhibit, rows)]
+        return [
+            {**row, "auc": values.get(row["variant"], lambda row: 0.99)(row)}
+            for row in rows_of(exhibit, rows)
+        ]
 
     def ideal(row):
-        better = row["loss"] == "logistic" and (exhibit.label == "Figure 3" or "Obj" in row["algorithm"])
+        better = row["loss"] == "logistic" and (
+            exhibit.label == "Figure 3" or "Obj" in row["algorithm"]
+        )
         return (0.97 if better else 0.95) + 0.02 * row["epsilon"]
 
     good = exhibit.judge(made_up(ideal, lambda row: 0.7, lambda row: 0.8))
@@ -132,7 +157,8 @@ def test_checks_follow_the_numbers(exhibit, rows):
 
 
 def test_sound_noise_is_the_certificates(rows):
-    facts, zero = problems.FACTS["satimage"], np.zeros(36)
+    facts = problems.FACTS["satimage"]
+    zero = np.zeros(36)
     counts = facts.positive, facts.negative
     for delta, key in ((0.0, "scale"), (facts.delta, "std")):
         for loss in problems.LOSSES:
@@ -154,12 +180,18 @@ def test_sound_noise_is_the_certificates(rows):
 
 
 def test_hockey_sticks_are_just_above_closed_forms():
-    """Two Laplace laws on the line; a shift of Gaussian noise that always points where it hurts; a parabola's top."""
-    wide, narrow, epsilon = 1.3, 1.0, 0.4
+    """Two Laplace laws on the line; a shift of Gaussian noise that always points where it hurts;
+    a parabola's top.
+    """
+    wide = 1.3
+    narrow = 1.0
+    epsilon = 0.4
     rate = wide / narrow - 1
     edge = (epsilon + math.log(wide / narrow)) / rate
     exact = math.exp(-edge) - math.exp(epsilon - edge * wide / narrow)
-    found = true_privacy.hockey_stick(lambda r: math.log(narrow / wide) + rate * r, 1, gaussian=False)
+    found = true_privacy.hockey_stick(
+        lambda r: math.log(narrow / wide) + rate * r, 1, gaussian=False
+    )
     assert exact <= found(epsilon) <= 1.02 * exact
     a = 0.5
     exact = 2 * (norm.cdf(a / 2 - epsilon / a) - math.exp(epsilon) * norm.cdf(-a / 2 - epsilon / a))
@@ -172,9 +204,11 @@ def test_hockey_sticks_are_just_above_closed_forms():
 
 
 def test_divergences_of_scales_have_closed_forms_and_are_found_by_integration():
-    # Exponential laws, either way round; then Gaussians in five dimensions against a sum over norms.
+    # Exponential laws, either way round; then Gaussians in five dimensions against a sum over
+    # norms.
     for wide, narrow, epsilon in ((1.3, 1.0, 0.4), (1.0, 4.0, 0.1)):
-        larger, smaller = max(wide, narrow), min(wide, narrow)
+        larger = max(wide, narrow)
+        smaller = min(wide, narrow)
         ratio = larger / smaller
         far = (epsilon + math.log(ratio)) / (1 / smaller - 1 / larger)
         near = (math.log(ratio) - epsilon) / (1 / smaller - 1 / larger)
@@ -184,14 +218,18 @@ def test_divergences_of_scales_have_closed_forms_and_are_found_by_integration():
         assert noise_alone.divergence(epsilon, 1.0, wide, narrow) == pytest.approx(exact)
     r = np.linspace(0, 40, 400_001)
     wide, narrow = (2 * r * chi2.pdf((r / s) ** 2, 5) / s**2 for s in (1.7, 1.0))
-    both = [np.sum(np.maximum(p - math.exp(0.3) * q, 0)) for p, q in ((wide, narrow), (narrow, wide))]
+    both = [
+        np.sum(np.maximum(p - math.exp(0.3) * q, 0)) for p, q in ((wide, narrow), (narrow, wide))
+    ]
     found = noise_alone.divergence(0.3, 2.5, 1.7**2, 1.0)
     assert found == pytest.approx(max(both) * 1e-4, rel=1e-6)
     assert noise_alone.divergence(0.3, 2.5, 1.0, 1.0) == 0.0
 
 
 def test_with_few_positives_a_label_is_betrayed_by_the_noise_alone():
-    """The spread with one positive is almost twice that with two; these are computed by hand from Gamma laws."""
+    """The spread with one positive is almost twice that with two; these are computed by hand
+    from Gamma laws.
+    """
     known = {"ijcnn1": (0.889, 0.975), "satimage": (0.960, 0.996), "http": (0.418, 0.559)}
     for name, expected in known.items():
         for delta, value in zip((0.0, problems.FACTS[name].delta), expected, strict=True):
@@ -201,20 +239,28 @@ def test_with_few_positives_a_label_is_betrayed_by_the_noise_alone():
 
 
 def test_a_distinguisher_sees_what_the_refutation_says():
-    """Algorithm 1 on equal rows, as good as zeros, with one and two positives: the norm alone tells them apart.
+    """Algorithm 1 on equal rows, as good as zeros, with one and two positives: the norm alone tells
+    them apart.
 
-    2000 runs each; the difference of frequencies has a standard deviation below 0.01, and the bound is 6 of them below
-    its mean (false alarm 1e-9). Noise that did not read the counts would give a difference of about 0.
+    2000 runs each; the difference of frequencies has a standard deviation below 0.01, and the bound
+    is 6 of them below its mean (false alarm 1e-9). Noise that did not read the counts would give a
+    difference of about 0.
     """
-    epsilon, n, d = 0.1, 50, 36
+    epsilon = 0.1
+    n = 50
+    d = 36
     scales = [printed_output_scale(epsilon, 1 / math.log(2), 2.0, 1.0, k, n - k) for k in (1, 2)]
     delta = noise_alone.divergence(epsilon, d, *scales)
     turn = (d * math.log(scales[0] / scales[1]) + epsilon) / (1 / scales[1] - 1 / scales[0])
-    rng, settings = np.random.default_rng(5), {"diameter": 2.0, "penalty": 1.0, "delta": 0.0}
+    rng = np.random.default_rng(5)
+    settings = {"diameter": 2.0, "penalty": 1.0, "delta": 0.0}
     above = []
     for k in (1, 2):
         labels = np.arange(n) < k
-        released = [algorithm_1(np.ones((n, d)) / 6, labels, epsilon=epsilon, rng=rng, **settings) for _ in range(2000)]
+        released = [
+            algorithm_1(np.ones((n, d)) / 6, labels, epsilon=epsilon, rng=rng, **settings)
+            for _ in range(2000)
+        ]
         above.append(np.mean(np.linalg.norm(released, axis=1) > turn))
     assert above[0] - math.exp(epsilon) * above[1] > delta - 0.06
     assert delta > 0.9
@@ -242,7 +288,11 @@ def test_table_2_is_judged_by_its_digits():
     def row(name, positive, negative, **more):
         n, d, _ = PUBLISHED[name]
         whole = {"all_positive": positive, "all_negative": negative}
-        return {"data": name, "n": n, "d": d, "positive": positive, "negative": negative} | whole | more
+        return (
+            {"data": name, "n": n, "d": d, "positive": positive, "negative": negative}
+            | whole
+            | more
+        )
 
     good = row("http", 2_211, 565_287)
     assert [check.holds for check in judge_table([good])] == [True, True, True, True]
@@ -258,7 +308,8 @@ def test_areas_under_curves():
     from sklearn.metrics import roc_auc_score
 
     rng = np.random.default_rng(0)
-    scores, positive = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.3
+    scores = rng.integers(0, 9, 200).astype(float)
+    positive = rng.random(200) < 0.3
     assert problems.area(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
 
 
@@ -269,7 +320,10 @@ def test_noted_facts_are_those_of_the_data(name):
     assert task.rows.shape == (task.facts.rows, task.facts.features)
     assert np.linalg.norm(task.rows, axis=1).max() <= problems.ROW_NORM
     # Folds keep to the lower bounds, so that tuning sees the same objective.
-    for labels, least in ((task.positive, task.facts.min_positive), (~task.positive, task.facts.min_negative)):
+    for labels, least in (
+        (task.positive, task.facts.min_positive),
+        (~task.positive, task.facts.min_negative),
+    ):
         assert min(int(labels[~held].sum()) for held in task.folds()) >= least
     (row,) = measure_table({"data": name})
     assert (row["n"], row["d"]) == PUBLISHED[name][:2]
@@ -281,18 +335,23 @@ def test_objectives_keep_to_the_public_lower_bounds():
     few = np.flatnonzero(task.positive)[5:]
     keep = np.ones(len(task.rows), dtype=bool)
     keep[few] = False
-    # Five positives are left, but the certificate's sensitivity rests on a divisor of at least 40 times 80.
+    # Five positives are left, but the certificate's sensitivity rests on a divisor of at least 40
+    # times 80.
     assert task.objective(problems.LOSSES["logistic"], keep).divisor == 40 * 100
 
 
 def test_the_papers_constants_are_beaten_when_a_label_changes():
-    """Its noise is scaled by the private counts: the scale alone tells neighbours apart, at any distance of the points.
+    """Its noise is scaled by the private counts: the scale alone tells neighbours apart, at any
+    distance of the points.
 
-    In one dimension noise exceeds x with probability ``exp(-x / scale)``, so the ratio of the two probabilities grows
-    without bound in x. Both releases are taken to have the same centre, which is the best case for the claim.
+    In one dimension noise exceeds x with probability ``exp(-x / scale)``, so the ratio of the two
+    probabilities grows without bound in x. Both releases are taken to have the same centre, which
+    is the best case for the claim.
     """
     epsilon = 1.0
-    first, second = (printed_output_scale(epsilon, 1.0, 2.0, 0.1, *counts) for counts in ((2, 98), (3, 97)))
+    first, second = (
+        printed_output_scale(epsilon, 1.0, 2.0, 0.1, *counts) for counts in ((2, 98), (3, 97))
+    )
     x = 1.1 * epsilon / (1 / second - 1 / first)
     far = math.exp(-x / first), math.exp(-x / second)
     assert far[0] > math.exp(1.09 * epsilon) * far[1]
@@ -301,9 +360,13 @@ def test_the_papers_constants_are_beaten_when_a_label_changes():
 
 def test_the_check_of_ours_names_the_data_on_which_it_is_behind(rows):
     lines = [
-        {**row, "auc": row["auc"] - 0.5} if (row["variant"], row["data"]) == ("dpconvex", DATA[1]) else row
+        {**row, "auc": row["auc"] - 0.5}
+        if (row["variant"], row["data"]) == ("dpconvex", DATA[1])
+        else row
         for row in rows_of(EXHIBITS[0], rows)
     ]
-    (check,) = [c for c in EXHIBITS[0].judge(lines) if c.statement.startswith("DPAUCClassifier, not tuned,")]
+    (check,) = [
+        c for c in EXHIBITS[0].judge(lines) if c.statement.startswith("DPAUCClassifier, not tuned,")
+    ]
     assert not check.holds
     assert f"of {len(EPSILONS)} on {DATA[1]}" in check.evidence

@@ -1,4 +1,6 @@
-"""Small parts of Figures 1 to 8 and Table 3: rows are finite, checks can fail, sound noise is the certificate's."""
+"""Small parts of Figures 1 to 8 and Table 3: rows are finite, checks can fail, sound noise is
+the certificate's.
+"""
 
 import math
 
@@ -33,9 +35,11 @@ from dpconvex_reproduction.convolution_objective_perturbation.rivals import publ
 from dpconvex_reproduction.datasets.simulated import make_structured_median
 
 PAPER = "convolution-objective-perturbation"
-EPSILON, DELTA = 1.0, 1e-5
+EPSILON = 1.0
+DELTA = 1e-5
 BROKEN = {
-    # What to add to the numbers of the first curve of that name, so that some claim of the paper is no longer seen.
+    # What to add to the numbers of the first curve of that name, so that some claim of the paper is
+    # no longer seen.
     "Figure 1": ("error", {"algorithm": "convolution"}),
     "Figure 2": ("error", {"algorithm": "convolution"}),
     "Figure 3": ("error", {"algorithm": "Moreau"}),
@@ -78,7 +82,9 @@ def test_smoothing_figures_hold_and_can_fail(label):
     assert all(math.isfinite(v) for line in found.table(rows) for v in line.values() if v != str(v))
     assert all(check.holds for check in found.judge(rows))
     draw(found, rows)
-    altered = [{**row, value: row[value] + 1} if wanted.items() <= row.items() else row for row in rows]
+    altered = [
+        {**row, value: row[value] + 1} if wanted.items() <= row.items() else row for row in rows
+    ]
     assert not all(holds(found, altered))
 
 
@@ -90,7 +96,8 @@ def cell(problem, n=100, **options):
 def runs():
     problems = (relative_risk.RANDOM, relative_risk.FIXED, relative_risk.PIECES)
     rows = {name: relative_risk.measure(cell(name)) for name in problems}
-    # More records and budgets than are worth running: what the figures do with them is tested, not the numbers.
+    # More records and budgets than are worth running: what the figures do with them is tested, not
+    # the numbers.
     return [
         {**row, "n": n, "d": d, "epsilon": epsilon, "risk": row["risk"] * 100 / n / epsilon}
         for part in rows.values()
@@ -113,8 +120,12 @@ def test_risk_figures(label, runs):
         draw(found, runs)
     default = {"Figure 8": "DPPiecewiseLinear"}.get(label, "DPMedian")
     for algorithm in ("C-OP", "noisy SGD"):  # whoever is spared a large risk wins
-        best = [{**row, "risk": row["risk"] + 900 * (row["algorithm"] != algorithm)} for row in runs]
-        wins = [c.holds for c in found.judge(best) if c.statement.startswith("C-OP outperforms noi")]
+        best = [
+            {**row, "risk": row["risk"] + 900 * (row["algorithm"] != algorithm)} for row in runs
+        ]
+        wins = [
+            c.holds for c in found.judge(best) if c.statement.startswith("C-OP outperforms noi")
+        ]
         assert wins == [algorithm == "C-OP"] * 2
     worse = [{**row, "risk": row["risk"] + 900 * (row["algorithm"] == default)} for row in runs]
     assert not any(holds(found, worse, "dpconvex"))
@@ -139,7 +150,9 @@ def test_run_times():
     rows = [
         row
         for problem in (relative_risk.RANDOM, relative_risk.PIECES)
-        for row in runtime.measure({"problem": problem, "n": 100, "first": 0, "last": 1, "dimensions": [5, 20]})
+        for row in runtime.measure(
+            {"problem": problem, "n": 100, "first": 0, "last": 1, "dimensions": [5, 20]}
+        )
     ]
     assert all(row["seconds"] > 0 for row in rows)
     table = found.table(rows)
@@ -152,7 +165,10 @@ def test_run_times():
 
 
 def test_printed_constants_are_those_of_the_theorems():
-    n, d, radius, norm = 400, 10, 2.0, 3.0
+    n = 400
+    d = 10
+    radius = 2.0
+    norm = 3.0
     found = printed_constants(L1Norm(3), n, d, EPSILON, DELTA, radius, norm)
     gradient = math.sqrt(3) * norm
     assert found.std == pytest.approx(gradient * math.sqrt(8 * math.log(1e5) + 8))
@@ -173,7 +189,9 @@ def test_sound_noise_is_what_the_certificate_derives(loss, norm):
     bounds = certificate.bounds
     printed = printed_constants(loss, 400, 10, EPSILON, DELTA, 2.0)
     assert bounds.curvature_ratio == pytest.approx(printed.curvature_ratio)
-    std = objective_perturbation_scale(0.99 * EPSILON, 0.99 * DELTA, bounds.lipschitz, bounds.curvature_ratio, rank=3)
+    std = objective_perturbation_scale(
+        0.99 * EPSILON, 0.99 * DELTA, bounds.lipschitz, bounds.curvature_ratio, rank=3
+    )
     assert certificate.noise["objective"]["std"] == pytest.approx(std)
     assert bounds.lipschitz == pytest.approx(norm * loss.lipschitz)
 
@@ -192,7 +210,8 @@ def test_printed_algorithm_minimises_what_it_says():
 
 
 def test_attack_agrees_with_known_profiles():
-    # Kinks out of reach on either side: two shifted normal laws, 2 a apart in each of three coordinates.
+    # Kinks out of reach on either side: two shifted normal laws, 2 a apart in each of three
+    # coordinates.
     step = 0.2
     found = separable_attack(0.5, step, 0.05, (-1e6, 1e6))
     exact = gaussian_delta(0.5, 2 * step * math.sqrt(3))
@@ -227,7 +246,9 @@ def test_printed_privacy():
     (attacked,) = [line for line in lines if "operator norm 9.7" in line.algorithm]
     replaced, removed = attacked.true.split("; add-or-remove-one: ")
     assert replaced.startswith("replace-one: refuted for epsilon 1,")
-    assert removed.startswith("refuted for epsilon 1, an attack on a grid finds delta at epsilon 1: 0.00018")
+    assert removed.startswith(
+        "refuted for epsilon 1, an attack on a grid finds delta at epsilon 1: 0.00018"
+    )
     assert "fails under replace-one already at norm 1" in attacked.why
 
 

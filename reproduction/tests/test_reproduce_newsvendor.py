@@ -1,4 +1,6 @@
-"""The newsvendor paper's exhibits on tiny runs: rows, tables, checks that can fail, figures, privacy."""
+"""The newsvendor paper's exhibits on tiny runs: rows, tables, checks that can fail, figures,
+privacy.
+"""
 
 import math
 
@@ -20,7 +22,13 @@ from dpconvex_reproduction.newsvendor_gdp import (
     smoothed_losses,
     tradeoffs,
 )
-from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, algorithm_1, calibrated_std, noise_std, true_mu
+from dpconvex_reproduction.newsvendor_gdp.algorithm import (
+    STEPS,
+    algorithm_1,
+    calibrated_std,
+    noise_std,
+    true_mu,
+)
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, REGRETS, RESTAURANT_COSTS
 from dpconvex_reproduction.newsvendor_gdp.reference import smoothed_fit
@@ -72,13 +80,16 @@ def holding(checks):
 
 def flips(judge, rows, changed):
     """Return the statements whose verdict differs between two sets of rows."""
-    before, after = holding(judge(rows)), holding(judge(changed))
+    before = holding(judge(rows))
+    after = holding(judge(changed))
     assert set(before) == set(after)
     return {statement for statement in before if before[statement] != after[statement]}
 
 
 def spread_by_budget(rows, budgets=(0.9, 0.5, 0.3)):
-    """Return the rows with regrets of the printed algorithm far apart, growing along the given budgets."""
+    """Return the rows with regrets of the printed algorithm far apart, growing along the given
+    budgets.
+    """
     levels = {(mu, "paper"): 10.0**k for k, mu in enumerate(budgets)} | {(None, "not private"): 0.1}
     return [
         {**row, "regret": levels[key] * (1 + 0.01 * row["seed"])}
@@ -118,7 +129,9 @@ def test_sound_noise_is_the_printed_formula_unrounded_and_spends_mu_exactly():
 def test_simulated_rows_have_every_variant_and_are_finite(simulated):
     assert {row["variant"] for row in simulated} == VARIANTS
     assert all(row["regret"] >= -1e-12 and math.isfinite(row["distance"]) for row in simulated)
-    assert {row["step"] for row in simulated if row["variant"] == "sound"} <= set(simulation.CONSTANT_STEPS)
+    assert {row["step"] for row in simulated if row["variant"] == "sound"} <= set(
+        simulation.CONSTANT_STEPS
+    )
 
 
 def test_curves(simulated):
@@ -129,7 +142,9 @@ def test_curves(simulated):
     assert any("Regrets fall" in s for s in flips(regret_figures.judge_curves, falling, rising))
     ordered = spread_by_budget(rows)
     broken = spread_by_budget(rows, (0.9, 0.3, 0.5))
-    assert any("ordered by budget" in s for s in flips(regret_figures.judge_curves, ordered, broken))
+    assert any(
+        "ordered by budget" in s for s in flips(regret_figures.judge_curves, ordered, broken)
+    )
 
 
 def test_boxes(simulated):
@@ -138,9 +153,13 @@ def test_boxes(simulated):
     assert {line["variant"] for line in lines} == VARIANTS
     assert draws(regret_figures.draw_boxes, rows) == 3
     rising = spread_by_budget(rows)
-    assert holding(regret_figures.judge_boxes(rising))["The median regret grows with every step towards more privacy"]
+    assert holding(regret_figures.judge_boxes(rising))[
+        "The median regret grows with every step towards more privacy"
+    ]
     falling = altered(rising, "regret", 1e-9, mu=0.3, variant="paper")
-    assert any("median regret grows" in s for s in flips(regret_figures.judge_boxes, rising, falling))
+    assert any(
+        "median regret grows" in s for s in flips(regret_figures.judge_boxes, rising, falling)
+    )
 
 
 def test_table_of_regrets_stands_beside_the_published(simulated):
@@ -189,11 +208,17 @@ def test_smoothed_losses():
     assert len(flips(smoothed_losses.judge, rows, bent)) == 3
 
 
-def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_step(curves_and_attacks):
-    """Bounds on mu are wrong with probability 1e-6 each; half the sound noise would be caught at mu = 0.9."""
+def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_step(
+    curves_and_attacks,
+):
+    """Bounds on mu are wrong with probability 1e-6 each; half the sound noise would be caught at
+    mu = 0.9.
+    """
     rows = curves_and_attacks
     found = holding(attack_checks.judge(rows))
-    assert not found["An attack does not refute the promised mu of Algorithm 1 with its line search"]
+    assert not found[
+        "An attack does not refute the promised mu of Algorithm 1 with its line search"
+    ]
     assert sum(found.values()) == len(found) - 1
     for mu in BUDGETS:
         assert select(rows, variant="paper", mu=mu, runs=150)[0]["mu_at_least"] > 1
@@ -205,7 +230,10 @@ def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_ste
     # Five seeds of one variant are five bounds, each of which may be wrong.
     more = [row for row in rows if row["variant"] == "dpconvex" and "runs" in row] * 4
     words = {check.statement: check.evidence for check in attack_checks.judge(rows + more)}
-    assert "1 - 3e-06)" in words["An attack does not refute the promised mu of Algorithm 1 with a public step"]
+    assert (
+        "1 - 3e-06)"
+        in words["An attack does not refute the promised mu of Algorithm 1 with a public step"]
+    )
     ours = words["An attack does not refute the promised mu of DPNewsvendor"]
     assert "15 bounds, all of them right with confidence 1 - 1.5e-05" in ours
     # Three runs notice little: what they would have noticed is said, and is far above the promise.
@@ -222,8 +250,14 @@ def test_what_an_attack_would_have_noticed_it_notices_in_nine_of_ten_cases(promi
     rng = np.random.default_rng(0)
 
     def share(mu):
-        hits, false_hits = rng.binomial(runs, ndtr(mu / 2), 2000), rng.binomial(runs, ndtr(-mu / 2), 2000)
-        return np.mean([attack.smallest_mu(*pair, runs) > promised for pair in zip(hits, false_hits, strict=True)])
+        hits = rng.binomial(runs, ndtr(mu / 2), 2000)
+        false_hits = rng.binomial(runs, ndtr(-mu / 2), 2000)
+        return np.mean(
+            [
+                attack.smallest_mu(*pair, runs) > promised
+                for pair in zip(hits, false_hits, strict=True)
+            ]
+        )
 
     mu = attack_checks.noticed_mu(promised, runs)
     # Five standard deviations of 2000 tosses.
@@ -260,7 +294,9 @@ def test_steps_are_settled_in_hindsight_and_comparisons_pair_seeds():
     kept = comparison.settle_steps(rows, ["mu"], "regret")
     assert {row["step"] for row in kept} == {2.0}
     other = [{"mu": 1, "seed": s, "variant": "paper", "regret": 3.1 + s} for s in (0, 1, 2)]
-    (line,) = comparison.paired(kept + other, {"variant": "paper"}, {"variant": "sound"}, ["mu"], "regret")
+    (line,) = comparison.paired(
+        kept + other, {"variant": "paper"}, {"variant": "sound"}, ["mu"], "regret"
+    )
     assert not line["not_worse"]  # worse by 0.1 on every seed, though seeds differ by more
     assert line["difference"] == pytest.approx(0.1)
 

@@ -1,4 +1,6 @@
-"""The output-perturbation paper's exhibits on tiny cells: every study runs, every check can fail."""
+"""The output-perturbation paper's exhibits on tiny cells: every study runs, every check can
+fail.
+"""
 
 import copy
 import math
@@ -47,9 +49,11 @@ def rows():
         cells = [{"family": f, "delta": delta, "seed": 0, "grid": few_general} for f in FAMILIES]
         found[study.name] = [row for cell in cells for row in study.measure(cell)]
     steps = (
-        runtime_study.MEANS_PURE, runtime_study.MEANS_APPROXIMATE,
-        runtime_study.GENERAL_PURE, runtime_study.GENERAL_APPROXIMATE,
-    )  # fmt: skip
+        runtime_study.MEANS_PURE,
+        runtime_study.MEANS_APPROXIMATE,
+        runtime_study.GENERAL_PURE,
+        runtime_study.GENERAL_APPROXIMATE,
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime_study, "SAMPLES", {False: (25, 50), True: (100, 400)})
         for study in steps:
@@ -121,7 +125,10 @@ def test_a_flat_excess_has_no_rate(rows):
 
 
 def test_sound_noise_is_what_the_certificate_says():
-    kind, n, epsilon, delta = member("smooth convex", 3), 5000, 1.0, 1e-6
+    kind = member("smooth convex", 3)
+    n = 5000
+    epsilon = 1.0
+    delta = 1e-6
     theirs = printed(kind.problem(n, epsilon, delta))
     guarantee = risk_study.guarantee_of(epsilon, delta)
     _, size = risk_study.sound(Draw(kind, n, 0), theirs, guarantee)
@@ -170,14 +177,17 @@ def test_the_kink_of_a_maximum_is_certified():
 
 @pytest.mark.parametrize("family", ["convex", "strongly convex"])
 def test_sound_noise_of_a_maximum_is_for_minimisers_over_the_ball(family):
-    epsilon, delta = 1000.0, 1e-6
+    epsilon = 1000.0
+    delta = 1e-6
     kind = general_study.general_member(family, 50, 3, seed=0)
     for alpha in (0.01, 0.1, 5.0):
         slope = 1 + alpha * kind.radius
         assert kind.sensitivity(alpha) == min(2 / alpha, slope / alpha, 2 * kind.radius)
     theirs = printed(kind.problem(epsilon, delta))
     moved = min(2 / theirs.alpha, 2 * kind.radius)
-    assert general_study._sound(kind, theirs, epsilon, delta) == pytest.approx(gaussian_scale(epsilon, delta, moved))
+    assert general_study._sound(kind, theirs, epsilon, delta) == pytest.approx(
+        gaussian_scale(epsilon, delta, moved)
+    )
     if family == "strongly convex":  # with the penalty given, the sound version is ours
         _, _, size = general_study._default(kind, epsilon, delta)
         assert size == general_study._sound(kind, theirs, epsilon, delta)
@@ -190,7 +200,10 @@ def test_true_epsilon_by_profile():
     assert true_epsilon(2.0, 4.0, 0.0) == 0.5
     epsilon = true_epsilon(1.0, 4.0, 1e-5)
     assert GaussianDP(0.25).delta(epsilon) == pytest.approx(1e-5, rel=1e-6)
-    pure, gaussian = ([line for line in true_privacy.adversarial_lines() if line.variant == "paper"][k] for k in (0, 1))
+    pure, gaussian = (
+        [line for line in true_privacy.adversarial_lines() if line.variant == "paper"][k]
+        for k in (0, 1)
+    )
     assert "at most (0.89" in pure.true  # Algorithm 8 keeps its claim where it pays for the gap
     assert "at most (1.9" in gaussian.true  # and is not shown to where it does not
 

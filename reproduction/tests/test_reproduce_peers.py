@@ -1,4 +1,6 @@
-"""The comparison with peers: its rivals do what they promise, and its verdicts can go either way."""
+"""The comparison with peers: its rivals do what they promise, and its verdicts can go either
+way.
+"""
 
 import math
 import subprocess
@@ -12,7 +14,14 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
 from dpconvex.privacy import gaussian_scale
 from dpconvex_reproduction.datasets import Dataset
-from dpconvex_reproduction.peers import classifiers, diffprivlib_peer, promises, quantiles, timing, verdicts
+from dpconvex_reproduction.peers import (
+    classifiers,
+    diffprivlib_peer,
+    promises,
+    quantiles,
+    timing,
+    verdicts,
+)
 from dpconvex_reproduction.peers.clipped_sgd import (
     SETTINGS,
     Setting,
@@ -35,9 +44,14 @@ def dataset(target_bounds=None):
     facts = {"feature_names": ("a", "b"), "target_name": "y", "description": "", "source": ""}
     labels = y if target_bounds else (y > 0).astype(int)
     return Dataset(
-        name="toy", X=X, y=labels, licence="", feature_bounds=bounds, target_bounds=target_bounds,
+        name="toy",
+        X=X,
+        y=labels,
+        licence="",
+        feature_bounds=bounds,
+        target_bounds=target_bounds,
         **facts,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +109,8 @@ def test_noise_is_enough_and_hardly_more():
 
 def test_a_step_sums_clipped_gradients():
     rng = np.random.default_rng(1)
-    rows, targets = rng.normal(size=(20, 3)) * 4, np.where(rng.random(20) < 0.5, -1.0, 1.0)
+    rows = rng.normal(size=(20, 3)) * 4
+    targets = np.where(rng.random(20) < 0.5, -1.0, 1.0)
     setting = Setting(0.3, 1, batch_size=20)
     (theta,) = descend(rows, targets, Logistic(), setting, [0.0], rng)
     total = np.zeros(3)
@@ -106,8 +121,8 @@ def test_a_step_sums_clipped_gradients():
 
 
 def test_a_step_adds_the_noise_it_was_given():
-    # Rows of zeros leave noise alone. 20000 coefficients: six standard deviations of the estimate (false alarm 2e-9)
-    # are 3 %, so noise that is half or twice as large is seen.
+    # Rows of zeros leave noise alone. 20000 coefficients: six standard deviations of the estimate
+    # (false alarm 2e-9) are 3 %, so noise that is half or twice as large is seen.
     setting = Setting(0.3, 1, batch_size=4, clip=2.0)
     rng = np.random.default_rng(2)
     theta = descend(np.zeros((4, 20_000)), np.ones(4), Logistic(), setting, [0.0, 5.0], rng)
@@ -124,10 +139,13 @@ def test_rows_of_norm_one_make_the_formula_of_diffprivlib_true(epsilon):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "attributes", "expected"), [(0.1, 14, 0.1437), (0.5, 14, 0.6695), (1.0, 14, 1.256), (1.0, 12, 1.223)]
+    ("epsilon", "attributes", "expected"),
+    [(0.1, 14, 0.1437), (0.5, 14, 0.6695), (1.0, 14, 1.256), (1.0, 12, 1.223)],
 )
 def test_an_intercept_outside_the_penalty_costs_diffprivlib_more(epsilon, attributes, expected):
-    """Against the largest ratio of determinants that one row can make, with 1/C on the weights alone."""
+    """Against the largest ratio of determinants that one row can make, with 1/C on the weights
+    alone.
+    """
     found = diffprivlib_peer.true_epsilon("as documented", epsilon, attributes**0.5)
     assert found == pytest.approx(expected, abs=5e-4)
     full = (1 + attributes) ** 0.5
@@ -160,7 +178,8 @@ class LogisticRegression:
         return self
     def decision_function(self, X):
         # A share of the rows that says which request this was.
-        return np.where(np.arange(len(X)) < 10 * self.settings["epsilon"] + self.settings["random_state"], 1.0, -1.0)
+        size = 10 * self.settings["epsilon"] + self.settings["random_state"]
+        return np.where(np.arange(len(X)) < size, 1.0, -1.0)
 """
 
 
@@ -178,7 +197,9 @@ def test_diffprivlib_is_asked_as_each_way_says(labelled, tmp_path, monkeypatch):
         assert {row["variant"] for row in rows} == {way}
         assert [row["seed"] for row in rows] == [5, 6, 7, 8, 9] * 2
         for row in rows:
-            assert row["accuracy"] == pytest.approx((10 * row["epsilon"] + row["seed"]) / len(labelled.y_test))
+            assert row["accuracy"] == pytest.approx(
+                (10 * row["epsilon"] + row["seed"]) / len(labelled.y_test)
+            )
 
 
 def test_an_environment_is_made_only_when_asked_for(tmp_path, monkeypatch):
@@ -217,7 +238,8 @@ def test_classifiers_of_every_kind_are_scored(accuracies):
     assert {row["variant"] for row in accuracies} == {"dpconvex", "sound", "not private"}
     assert all(0 <= row["accuracy"] <= 1 for row in accuracies)
     best = {row["algorithm"]: row["accuracy"] for row in accuracies if row["epsilon"] == 2.0}
-    # About half of the rows are in the larger class; steps of 0.1 get nowhere near the optimum on 900 rows.
+    # About half of the rows are in the larger class; steps of 0.1 get nowhere near the optimum on
+    # 900 rows.
     assert best["DPLogisticRegression"] > 0.85
     assert best["DP-SGD, rate 0.5, 20 epochs"] > 0.85
 
@@ -301,7 +323,9 @@ def test_timed_fits_run_and_are_judged(labelled, measured, monkeypatch):
     assert {line["fits"] for line in timing.table(rows)} == {3}
 
 
-def test_every_exhibit_tabulates_judges_draws_and_states_privacy(accuracies, losses, labelled, monkeypatch):
+def test_every_exhibit_tabulates_judges_draws_and_states_privacy(
+    accuracies, losses, labelled, monkeypatch
+):
     from matplotlib.figure import Figure
 
     fit = {"rows": 9, "columns": 2, "task": "svm", "data": "toy", "block": 0, "repeat": 0}
@@ -328,7 +352,8 @@ def test_every_exhibit_tabulates_judges_draws_and_states_privacy(accuracies, los
 
 @pytest.mark.parametrize("study", {s.name: s for e in EXHIBITS for s in e.studies}.values())
 def test_a_quick_run_is_part_of_a_full_one(study):
-    quick, full = study.cells(True), study.cells(False)
+    quick = study.cells(True)
+    full = study.cells(False)
     assert all(cell in full for cell in quick)
     assert len(full) >= len(quick) > 0
 

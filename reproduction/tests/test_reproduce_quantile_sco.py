@@ -1,4 +1,6 @@
-"""The quantile paper's exhibits: every study runs, checks can fail, sound noise is what certificates say."""
+"""The quantile paper's exhibits: every study runs, checks can fail, sound noise is what
+certificates say.
+"""
 
 import math
 
@@ -13,7 +15,13 @@ from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.quantile_sco.comparison import Grid, judge_comparison
-from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE, estimate
+from dpconvex_reproduction.quantile_sco.contenders import (
+    BUDGETS,
+    DELTA,
+    NOISELESS,
+    PRIVATE,
+    estimate,
+)
 from dpconvex_reproduction.quantile_sco.exhibits import EXHIBITS
 from dpconvex_reproduction.quantile_sco.presets import Problem
 from dpconvex_reproduction.quantile_sco.rivals import contractive_envelope
@@ -44,7 +52,8 @@ VARIANTS = {"not private", "paper", "sound", "dpconvex"}
 def shown(label, rows):
     """Table, checks and figure of an exhibit, as a page would have them."""
     exhibit = BY_LABEL[label]
-    table, checks = exhibit.table(rows), exhibit.judge(rows)
+    table = exhibit.table(rows)
+    checks = exhibit.judge(rows)
     assert table
     assert {check.about for check in checks} == {"paper", "dpconvex"}
     assert all(isinstance(check.holds, bool) for check in checks)
@@ -74,7 +83,8 @@ def test_every_table_and_figure_has_an_exhibit():
 
 @pytest.mark.parametrize("study", [s for e in EXHIBITS for s in e.studies], ids=lambda s: s.name)
 def test_a_quick_run_is_a_part_of_a_full_one(study):
-    quick, full = study.cells(True), study.cells(False)
+    quick = study.cells(True)
+    full = study.cells(False)
     assert all(cell in full for cell in quick)
 
 
@@ -92,13 +102,17 @@ def test_comparison(tiny_rows):
 
 
 def test_the_ordinary_fit_is_that_of_a_linear_program():
-    """The reference without privacy has no penalty that would flatter private fits; the paper's model has one."""
+    """The reference without privacy has no penalty that would flatter private fits; the paper's
+    model has one.
+    """
     data = make_quantile_regression(400, 3, "exogenous", rng=0, quantile=0.7)
     program = QuantileRegressor(quantile=0.7, alpha=0.0).fit(data.X, data.y)
     expected = np.r_[program.intercept_, program.coef_]
     ordinary = estimate("quantile regression", "not private", data, 1.0, 0)()
     penalised = estimate("Non-Private", "not private", data, 1.0, 0)()
-    assert np.linalg.norm(ordinary - expected) < 0.2  # where the loss is flat, smoothing picks another point
+    assert (
+        np.linalg.norm(ordinary - expected) < 0.2
+    )  # where the loss is flat, smoothing picks another point
     assert np.linalg.norm(penalised - expected) > 2.0
     figure = Figure()
     rows = compare({"d": 3, "error": "exogenous", "n": 32, "epsilon": 1.0, "seeds": [0, 1]})
@@ -121,14 +135,18 @@ def invented(errors, sizes=(100, 300, 1000), seeds=3):
     rng = np.random.default_rng(0)
     return [
         {
-            "algorithm": name, "variant": variant, "epsilon": epsilon, "n": n, "seed": seed,
+            "algorithm": name,
+            "variant": variant,
+            "epsilon": epsilon,
+            "n": n,
+            "seed": seed,
             "excess_risk": error / n * (1 + 1e-3 * rng.normal()),
         }
         for (name, variant), error in errors.items()
         for epsilon in BUDGETS
         for n in sizes
         for seed in range(seeds)
-    ]  # fmt: skip
+    ]
 
 
 def errors():
@@ -152,7 +170,9 @@ def test_checks_of_the_comparison_can_fail():
         failed = [check.statement for check in checks if not check.holds]
         for word in words:
             assert any(word in statement for statement in failed), (name, word)
-    upside = [{**row, "excess_risk": row["excess_risk"] * row["n"] ** 2} for row in invented(errors())]
+    upside = [
+        {**row, "excess_risk": row["excess_risk"] * row["n"] ** 2} for row in invented(errors())
+    ]
     checks = judge_comparison(upside, "excess_risk")
     assert not any(check.holds for check in checks if "improves" in check.statement)
 
@@ -177,7 +197,9 @@ def test_phases_on_large_samples():
     assert not checks[0].holds  # 128 rows are far too few to converge
     far = [{**row, "estimation_error": 1 / row["n"] ** 2} for row in rows]
     assert BY_LABEL["Figure 10"].judge(far)[0].holds
-    quiet = [{**row, "estimation_error": 0.1 if row["algorithm"] == NOISELESS else 1.0} for row in rows]
+    quiet = [
+        {**row, "estimation_error": 0.1 if row["algorithm"] == NOISELESS else 1.0} for row in rows
+    ]
     assert BY_LABEL["Figure 10"].judge(quiet)[1].holds
 
 
@@ -236,9 +258,12 @@ def test_sound_noise_is_certified(name):
         needed = gaussian_scale(1.0, DELTA, moved)
         assert needed <= noise["phase 1"]["std"] < 1.01 * needed
     else:
-        term, rate = noise["gradients"], certificate.parameters["sgd"]["batch_size"] / 32
+        term = noise["gradients"]
+        rate = certificate.parameters["sgd"]["batch_size"] / 32
         multiplier = term["std"] / (2 * lipschitz)
-        accounted = subsampled_epsilon("fixed", "replace_one", rate, term["releases"], multiplier, DELTA)
+        accounted = subsampled_epsilon(
+            "fixed", "replace_one", rate, term["releases"], multiplier, DELTA
+        )
         assert 0.99 < accounted <= 1.0
         assert term["releases"] == (2 if name == "Moreau" else 32**2)
 
@@ -256,7 +281,12 @@ def test_privacy_of_the_printed_noise():
         assert added < replaced < DELTA
         assert attack_on_objective(epsilon, DELTA, 2001) < replaced
     # Small delta: refuted where a record is replaced, proven where one is added or removed.
-    assert attack_on_objective(0.2, 1e-8) > 1.4e-7 > 1e-8 > printed_objective_deltas(0.2, 1e-8, 10.0)[1]
+    assert (
+        attack_on_objective(0.2, 1e-8)
+        > 1.4e-7
+        > 1e-8
+        > printed_objective_deltas(0.2, 1e-8, 10.0)[1]
+    )
 
 
 @pytest.mark.parametrize("name", ["DP-SGD", "Moreau"])
@@ -269,7 +299,9 @@ def test_bounds_of_the_printed_noise_hold_at_every_size(name):
         found = {n: printed_epsilon(name, problem, n, 3) for n in sizes(3)}
         assert max(found.values()) == largest_epsilon(name, problem, (3,))
         assert max(found.values()) <= stated < 1.01 * max(found.values())
-        assert found[1000] < max(found.values()) or epsilon == 5.0  # one size does not speak for all
+        assert (
+            found[1000] < max(found.values()) or epsilon == 5.0
+        )  # one size does not speak for all
     loose = Problem(0.7, 5.0, DELTA, 10.0, 25.0)
     assert 15 < limiting_epsilon(loose) < 16 < printed_epsilon("DP-SGD", loose, 1000, 3)
 

@@ -11,7 +11,16 @@ import pytest
 from dpconvex.inputs import InputError
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, known_outcomes, write_exhibit, write_index
-from dpconvex_reproduction.runner import Results, Work, _costs, _kind, _measure, affordable, cheap, run_studies
+from dpconvex_reproduction.runner import (
+    Results,
+    Work,
+    _costs,
+    _kind,
+    _measure,
+    affordable,
+    cheap,
+    run_studies,
+)
 
 
 def cells(quick):
@@ -71,7 +80,9 @@ def test_a_full_run_goes_on_from_a_quick_one(tmp_path):
 
 @pytest.mark.parametrize("of_default", [True, False])
 def test_cells_of_another_default_are_run_again(of_default, tmp_path, monkeypatch):
-    """A page of today has no number of yesterday's default; cells that name their own code are kept."""
+    """A page of today has no number of yesterday's default; cells that name their own code are
+    kept.
+    """
     study = replace(STUDY, of_default=of_default)
     run_studies([study], tmp_path, quick=True, jobs=1)
     other = tmp_path / "fingerprint.json"
@@ -122,12 +133,16 @@ def test_a_killed_run_leaves_a_readable_store(tmp_path):
     results = run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)
     assert len(seen) == 1
     assert len(results.rows["toy/means"]) == 4
-    run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)  # what followed the half line is readable
+    run_studies(
+        [STUDY], tmp_path, quick=True, jobs=1, report=seen.append
+    )  # what followed the half line is readable
     assert len(seen) == 1
 
 
 def test_another_machine_goes_on_with_packed_cells(tmp_path, monkeypatch):
-    here, there, packed = tmp_path / "here", tmp_path / "there", tmp_path / "pages" / "cells"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
+    packed = tmp_path / "pages" / "cells"
     monkeypatch.setattr("dpconvex_reproduction.runner.now", lambda: "commit first on Monday")
     quick = run_studies([STUDY], here, quick=True, jobs=1, packed=packed)
     (file,) = packed.iterdir()
@@ -203,7 +218,8 @@ def test_packed_cells_of_other_code_stay_until_as_many_are_done(tmp_path, here, 
 
 def test_measured_times_stay_on_their_machine(tmp_path, here):
     """Else ours and a rival's times, which a page divides, would come from two machines."""
-    timed, packed = replace(STUDY, timed=True), tmp_path / "pages/cells"
+    timed = replace(STUDY, timed=True)
+    packed = tmp_path / "pages/cells"
     run_studies([timed], tmp_path / "here", packed=packed)
     assert not packed.exists()
     run_studies([STUDY], tmp_path / "here", packed=packed)
@@ -246,7 +262,12 @@ def test_cells_that_differ_in_their_seeds_alone_cost_the_same():
 def test_a_full_run_has_more_repeats_and_no_other_kinds_of_cells(name):
     from dpconvex_reproduction.catalogue import find
 
-    study = next(study for exhibit in find(name.partition("/")[0]) for study in exhibit.studies if study.name == name)
+    study = next(
+        study
+        for exhibit in find(name.partition("/")[0])
+        for study in exhibit.studies
+        if study.name == name
+    )
     quick, full = ({_kind(cell) for cell in study.cells(part)} for part in (True, False))
     assert quick == full
 
@@ -254,7 +275,9 @@ def test_a_full_run_has_more_repeats_and_no_other_kinds_of_cells(name):
 def test_a_study_is_packed_as_soon_as_it_ends(tmp_path):
     """A machine that goes away in the middle of a run takes only the studies under way with it."""
     later = replace(STUDY, name="toy/later")
-    packed, ended, seen = tmp_path / "cells", set(), []
+    packed = tmp_path / "cells"
+    ended = set()
+    seen = []
 
     def look(progress):
         if progress.study_done == progress.study_total:
@@ -292,21 +315,34 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     lines = (tmp_path / "toy/figure-1.csv").read_text().splitlines()
     assert lines[0] == "n,algorithm,variant,risk,std,error,repeats"
     index = write_index([outcome], tmp_path).read_text()
-    line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | 50% | 1 s of one core |"
+    line = (
+        "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | 50% | 1 s "
+        "of one core |"
+    )
     assert line in index
-    assert "Not run: Table 1 (formulas of kernels) and Table 3 (notation) of quantile-sco; " in index
+    assert (
+        "Not run: Table 1 (formulas of kernels) and Table 3 (notation) of quantile-sco; " in index
+    )
     # A later run of something else keeps what stands there.
-    other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0))
+    other = Outcome(
+        replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0)
+    )
     index = write_index([other], tmp_path).read_text()
     assert line in index
-    other = "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all | 10 minutes of one core |"
+    other = (
+        "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all | 10 "
+        "minutes of one core |"
+    )
     assert other in index
 
 
 @pytest.mark.parametrize(
     ("variants", "words"),
     [
-        (("sound", "dpconvex", "paper"), "Lines: dotted is `paper`, dashed is `sound`, thick and blue is `dpconvex`."),
+        (
+            ("sound", "dpconvex", "paper"),
+            "Lines: dotted is `paper`, dashed is `sound`, thick and blue is `dpconvex`.",
+        ),
         (("paper",), None),
         (("dpconvex", "not private"), None),
     ],
@@ -334,19 +370,26 @@ def test_pages_and_index_name_the_paper_they_run(tmp_path):
 
     assert TITLES.keys() == PAPERS.keys() - {"peers"}
     results = run_studies([STUDY], tmp_path / "runs", quick=True, jobs=1)
-    outcomes = [write_exhibit(replace(exhibit(), paper=paper), results, tmp_path) for paper in PAPERS]
+    outcomes = [
+        write_exhibit(replace(exhibit(), paper=paper), results, tmp_path) for paper in PAPERS
+    ]
     index = write_index(outcomes, tmp_path).read_text()
     for paper, (authors, title) in TITLES.items():
         head = (tmp_path / paper / "figure-1.md").read_text().splitlines()[:3]
         assert head == [f"# {paper}, Figure 1: means", "", f"Paper: *{title}*, {authors}."]
         assert f"## {paper}\n\n*{title}*, {authors}.\n\n|" in index
-    assert (tmp_path / "peers" / "figure-1.md").read_text().splitlines()[2] == "Risk falls with n (section 0)."
+    assert (tmp_path / "peers" / "figure-1.md").read_text().splitlines()[
+        2
+    ] == "Risk falls with n (section 0)."
     assert "## peers\n\n|" in index
 
 
 def test_the_index_goes_where_the_pages_go(tmp_path):
-    first, later = (Outcome(replace(exhibit(), paper=paper), "matches") for paper in ("first", "later"))
-    pages, clone = tmp_path / "pages", tmp_path / "clone"
+    first, later = (
+        Outcome(replace(exhibit(), paper=paper), "matches") for paper in ("first", "later")
+    )
+    pages = tmp_path / "pages"
+    clone = tmp_path / "clone"
     write_index([first], pages)
     assert {file.name for file in pages.iterdir()} == {"index.md", "cells"}
     shutil.copytree(pages, clone)
@@ -360,7 +403,8 @@ def test_the_index_goes_where_the_pages_go(tmp_path):
 
 
 def test_studies_that_are_affordable_are_run_in_full(tmp_path):
-    cheap, dear = replace(STUDY, name="toy/cheap"), replace(STUDY, name="toy/dear")
+    cheap = replace(STUDY, name="toy/cheap")
+    dear = replace(STUDY, name="toy/dear")
     quick = run_studies([cheap, dear], tmp_path, quick=True, jobs=1)
     assert {name: (work.done, work.full) for name, work in quick.work.items()} == {
         "toy/cheap": (4, 8),
@@ -390,15 +434,21 @@ def test_studies_of_one_exhibit_are_run_in_full_together_or_not():
 
 
 def test_an_exhibit_compares_studies_with_the_same_repeats(tmp_path, here):
-    """One study was run in full for another page, or by a run that was interrupted before it came to the other."""
-    ours, rival = STUDY, replace(STUDY, name="toy/rival")
+    """One study was run in full for another page, or by a run that was interrupted before it
+    came to the other.
+    """
+    ours = STUDY
+    rival = replace(STUDY, name="toy/rival")
     both = replace(exhibit(), label="Figure 2", studies=(ours, rival))
     results = run_studies([ours, rival], tmp_path / "runs", quick=True, full={ours.name})
     assert results.work[ours.name].done == 8
     alone, together = (write_exhibit(each, results, tmp_path) for each in (exhibit(), both))
     assert (alone.work.done, alone.work.full) == (8, 8)
     assert (together.work.done, together.work.full) == (8, 16)
-    assert "| 20 | mean | paper | 0.025 | 0.02887 | 0.01443 | 4 |" in (tmp_path / "toy/figure-2.md").read_text()
+    assert (
+        "| 20 | mean | paper | 0.025 | 0.02887 | 0.01443 | 4 |"
+        in (tmp_path / "toy/figure-2.md").read_text()
+    )
     results = run_studies([ours, rival], tmp_path / "runs")
     assert write_exhibit(both, results, tmp_path).work.done == 16
 
@@ -437,7 +487,9 @@ def test_numbered_tables_and_figures_are_run_or_named_as_left_out():
     for paper in PAPERS:
         labels = [exhibit.label for exhibit in exhibits(paper)] + list(LEFT_OUT.get(paper, ()))
         for kind in ("Figure", "Table"):
-            numbers = sorted(int(label.split()[1]) for label in labels if re.fullmatch(f"{kind} [0-9]+", label))
+            numbers = sorted(
+                int(label.split()[1]) for label in labels if re.fullmatch(f"{kind} [0-9]+", label)
+            )
             assert numbers == list(range(1, len(numbers) + 1)), (paper, kind)
 
 

@@ -33,7 +33,8 @@ def per_record_loss(sample, theta):
         return np.maximum(sample.population.quantile * u, (sample.population.quantile - 1) * u)
     residual = sample.y - sample.X @ theta
     if hasattr(sample.population, "slopes"):
-        slopes, offsets = np.array(sample.population.slopes), np.array(sample.population.offsets)
+        slopes = np.array(sample.population.slopes)
+        offsets = np.array(sample.population.offsets)
         return (residual @ slopes.T + offsets).max(axis=1)
     return np.abs(residual).sum(axis=1)
 
@@ -55,13 +56,18 @@ def test_theta_star_has_no_slope_and_nothing_is_better(make, options):
     sample = make(10, rng=0, **options)
     star = sample.theta_star
     step = 1e-4
-    slopes = [(sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step) for e in np.eye(len(star))]
+    slopes = [
+        (sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step)
+        for e in np.eye(len(star))
+    ]
     assert np.abs(slopes).max() < 2e-6
     rng = np.random.default_rng(2)
     for scale in (0.01, 0.1, 1.0):
         assert sample.excess_risk(star + scale * rng.normal(size=len(star))) > 0
     assert sample.excess_risk(star) == 0
-    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(sample.excess_risk(star + 0.1) / sample.risk(star))
+    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(
+        sample.excess_risk(star + 0.1) / sample.risk(star)
+    )
 
 
 @pytest.mark.parametrize(("make", "options"), PINBALL[:3])

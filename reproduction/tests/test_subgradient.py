@@ -1,4 +1,6 @@
-"""The subgradient methods of Algorithms 2 and 3: gaps are certified at the point returned, at the stated rate."""
+"""The subgradient methods of Algorithms 2 and 3: gaps are certified at the point returned, at
+the stated rate.
+"""
 
 import math
 
@@ -17,7 +19,8 @@ def objective_of(loss, alpha=0.05, divisor=None, linear=None, ties=False):
     X = rng.uniform(-1, 1, (300, 3))
     y = X @ [1.0, 0.0, -1.0] + 0.2 * rng.standard_normal(300)
     if ties:
-        X, y = np.round(X), np.round(y)
+        X = np.round(X)
+        y = np.round(y)
     if loss.kind == "margin":
         y = np.where(y > 0, 1.0, -1.0)
     rows = MemoryRows(X, y, RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.2))
@@ -31,19 +34,24 @@ PROBLEMS = {
     "absolute, ties": lambda: objective_of(Absolute(), ties=True),
     "soft threshold": lambda: objective_of(SoftThreshold(0.1)),
     "several kinks": lambda: objective_of(KinkedLoss((-0.5, 0.0, 0.7), (-2.0, -0.5, 0.5, 1.0))),
-    "nominal divisor and tilt": lambda: objective_of(Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
+    "nominal divisor and tilt": lambda: objective_of(
+        Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
 }
 
 
 @pytest.mark.parametrize("solver", [Subgradient(), StochasticSubgradient()], ids=repr)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_gaps_are_certified(solver, problem):
-    objective, gap = PROBLEMS[problem](), 2e-3
+    objective = PROBLEMS[problem]()
+    gap = 2e-3
     tolerance = math.sqrt(2 * objective.alpha * gap)
     solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
     assert 0 <= solution.gap <= gap
     assert solution.gradient_norm == pytest.approx(math.sqrt(2 * objective.alpha * solution.gap))
-    best = Envelope().solve(objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9))
+    best = Envelope().solve(
+        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
+    )
     excess = objective.value(solution.point) - objective.value(best.point)
     assert -best.gap - 1e-14 <= excess <= solution.gap + 1e-14
 
@@ -56,7 +64,9 @@ def test_the_stated_rate_is_met():
             stated = 8 * (objective.gradient_bound + np.linalg.norm(objective.linear)) ** 2
             stated /= objective.alpha * (2**power + 1)
             tolerance = math.sqrt(2 * objective.alpha * stated)
-            found = Subgradient(max_iterations=2**power).solve(objective, np.zeros(objective.dim), tolerance)
+            found = Subgradient(max_iterations=2**power).solve(
+                objective, np.zeros(objective.dim), tolerance
+            )
             assert found.gap <= stated
 
 
@@ -71,11 +81,13 @@ def test_refusals(solver):
 @pytest.mark.parametrize("loss", [Pinball(0.7), Logistic()])
 def test_compiled_steps_are_the_plain_ones(loss, monkeypatch):
     """A loss of the user's own takes steps that are not compiled: the same ones."""
-    objective, points = objective_of(loss, alpha=0.3), []
+    objective = objective_of(loss, alpha=0.3)
+    points = []
     for known in (True, False):
         if not known:
             monkeypatch.setattr(
-                "dpconvex_reproduction.output_perturbation.subgradient.compile_slope", lambda loss: None
+                "dpconvex_reproduction.output_perturbation.subgradient.compile_slope",
+                lambda loss: None,
             )
         points.append(StochasticSubgradient().solve(objective, np.zeros(4), 0.05).point)
     assert points[0] == pytest.approx(points[1], abs=1e-9)

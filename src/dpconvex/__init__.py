@@ -13,18 +13,51 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyWarning
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
-    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPOrdinalRegression", "DPPiecewiseLinear",
-    "DPPoissonRegressor", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier",
-    "DPTiltedRegressor", "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "PrivacyWarning", "__version__",
-    "check_pipeline", "load_model", "save_model",
-]  # fmt: skip
+    "DPAUCClassifier",
+    "DPBowl",
+    "DPDiscreteHazard",
+    "DPGammaRegressor",
+    "DPL1Link",
+    "DPLinearRegression",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "DPMedian",
+    "DPNewsvendor",
+    "DPOrdinalRegression",
+    "DPPiecewiseLinear",
+    "DPPoissonRegressor",
+    "DPQuantileRegressor",
+    "DPRobustClassifier",
+    "DPRobustRegressor",
+    "DPTiltedClassifier",
+    "DPTiltedRegressor",
+    "DPTopRankClassifier",
+    "DPTweedieRegressor",
+    "ModelFileError",
+    "PrivacyWarning",
+    "__version__",
+    "check_pipeline",
+    "load_model",
+    "save_model",
+]
 
 if not TYPE_CHECKING:
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
     _ROOMS = (
-        "engine", "estimators", "inputs", "losses", "mechanisms", "models", "objectives", "planning", "privacy",
-        "reports", "smoothing",
-    )  # fmt: skip
-    _HOMES = dict.fromkeys(__all__, "estimators") | {"PrivacyWarning": "privacy", "check_pipeline": "pipelines"}
+        "engine",
+        "estimators",
+        "inputs",
+        "losses",
+        "mechanisms",
+        "models",
+        "objectives",
+        "planning",
+        "privacy",
+        "reports",
+        "smoothing",
+    )
+    _HOMES = dict.fromkeys(__all__, "estimators") | {
+        "PrivacyWarning": "privacy",
+        "check_pipeline": "pipelines",
+    }
     __getattr__, __dir__ = on_demand(__name__, _HOMES | {name: name for name in _ROOMS})

@@ -1,4 +1,6 @@
-"""``dpconvex`` and ``python -m dpconvex``: the command line, loaded so that an interrupt is one line from the start."""
+"""``dpconvex`` and ``python -m dpconvex``: the command line, loaded so that an interrupt is one
+line from the start.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ import sys
 
 __all__ = ["INTERRUPTED", "main"]
 
-INTERRUPTED = "interrupted. If a fit with a ledger had begun, its budget is spent: see `dpconvex ledger show`."
+INTERRUPTED = (
+    "interrupted. If a fit with a ledger had begun, its budget is spent: see `dpconvex "
+    "ledger show`."
+)
 
 
 def main() -> None:
@@ -18,7 +23,9 @@ def main() -> None:
         run()
     except KeyboardInterrupt as stopped:
         # At once: threads and handlers that are still at work have nothing to add.
-        plain = "interrupted." if sys.argv[1:2] == ["reproduce"] else INTERRUPTED  # which has no ledger
+        plain = (
+            "interrupted." if sys.argv[1:2] == ["reproduce"] else INTERRUPTED
+        )  # which has no ledger
         sys.stderr.write(f"interrupted; {stopped}\n" if stopped.args else f"{plain}\n")
         sys.stderr.flush()
         os._exit(130)

@@ -1,4 +1,6 @@
-"""Atomic writing of files: they appear whole or not at all, and never where somebody else put a link."""
+"""Atomic writing of files: they appear whole or not at all, and never where somebody else put a
+link.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ import stat
 def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file atomically: readers see what was there before, or all of the new content.
 
-    The content goes to a draft of a random name beside the file, is flushed, and then takes the file's name. A draft is
-    only ever created (``O_EXCL``): a link that waits under its name is not followed. A file of this name is replaced. A
-    link, a folder or a device is an error. An ``OSError`` names ``path`` and leaves no draft.
+    The content goes to a draft of a random name beside the file, is flushed, and then takes the
+    file's name. A draft is only ever created (``O_EXCL``): a link that waits under its name is not
+    followed. A file of this name is replaced. A link, a folder or a device is an error. An
+    ``OSError`` names ``path`` and leaves no draft.
     """
     target = os.fspath(path)
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
@@ -34,7 +37,8 @@ def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         flush_file_folder(folder)
     except OSError as error:
         # Users know the file, not its draft.
-        error.filename, error.filename2 = target, None
+        error.filename = target
+        error.filename2 = None
         raise
     finally:
         if made:
@@ -42,7 +46,9 @@ def write_file_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def flush_file_folder(folder: str) -> None:
-    """Flush a file's folder, which makes its new name durable; Windows neither allows nor needs it."""
+    """Flush a file's folder, which makes its new name durable; Windows neither allows nor needs
+    it.
+    """
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

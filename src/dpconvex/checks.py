@@ -10,25 +10,44 @@ MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few sec
 
 
 def parameter_error(
-    name: str, owner: str, allowed: str, got: str, remedy: str = "", kind: type[Exception] = ValueError
+    name: str,
+    owner: str,
+    allowed: str,
+    got: str,
+    remedy: str = "",
+    kind: type[Exception] = ValueError,
 ) -> Exception:
     """Return the error about a parameter: what it must be, what was given, and the remedy."""
-    return kind(f"The '{name}' parameter of {owner} must be {allowed}. Got {got} instead. {remedy}".rstrip())
+    return kind(
+        f"The '{name}' parameter of {owner} must be {allowed}. Got {got} instead. {remedy}".rstrip()
+    )
 
 
 def data_error(
     name: str, owner: str, must: str, got: str, remedy: str = "", kind: type[Exception] = ValueError
 ) -> Exception:
-    """Return the error about data: what they must be, what was given in words that hold no value, and the remedy."""
+    """Return the error about data: what they must be, what was given in words that hold no
+    value, and the remedy.
+    """
     return kind(f"The {name} given to {owner} must be {must}. Got {got} instead. {remedy}".rstrip())
 
 
 def check_number(
-    name: str, owner: str, value: object, allowed: str, low: float, high: float, low_open: bool = False
+    name: str,
+    owner: str,
+    value: object,
+    allowed: str,
+    low: float,
+    high: float,
+    low_open: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it lies in ``[low, high)`` (``(low, high)`` with ``low_open``), or raise."""
+    """Return ``value`` as a float if it lies in ``[low, high)`` (``(low, high)`` with
+    ``low_open``), or raise.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead.")
+        raise TypeError(
+            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
+        )
     number = float(value)
     if not (low <= number < high) or (low_open and number == low):
         raise parameter_error(name, owner, allowed, repr(value))
@@ -44,7 +63,8 @@ def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
     """Return ``value`` as a float if it is finite and positive, or raise with a remedy."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
-            f"The '{name}' parameter of {owner} must be a positive number. Got {type(value).__name__} instead. {remedy}"
+            f"The '{name}' parameter of {owner} must be a positive number. Got "
+            f"{type(value).__name__} instead. {remedy}"
         )
     number = float(value)
     if not (math.isfinite(number) and number > 0):
@@ -53,8 +73,12 @@ def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
 
 
 def check_count(name: str, owner: str, value: object, least: int = 1, most: float = MOST) -> int:
-    """Return ``value`` as an int if it is a whole number from ``least`` to below 2^53 (or to ``most``), or raise."""
-    number = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    """Return ``value`` as an int if it is a whole number from ``least`` to below 2^53 (or to
+    ``most``), or raise.
+    """
+    number = (
+        int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    )
     if number is None or not least <= number <= most or number >= MOST:
         shown = repr(value) if len(repr(value)) < 40 else "a longer value"
         limit = f"an integer from {least} to {most:,.0f}"

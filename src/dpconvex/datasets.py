@@ -1,7 +1,7 @@
 r"""Simulated newsvendor demand, with its best coefficients and its exact risk.
 
-A population knows its expected pinball loss in closed form or by quadrature, so an excess risk has no sampling error.
-For a normal residual, :math:`u \sim N(m, s^2)`:
+A population knows its expected pinball loss in closed form or by quadrature, so an excess risk has
+no sampling error. For a normal residual, :math:`u \sim N(m, s^2)`:
 
 .. math:: E\, \rho_\tau(u) = \tau m + s\, \varphi(m/s) - m\, \Phi(-m/s).
 """
@@ -25,7 +25,9 @@ Seed = int | np.random.Generator | None
 
 
 class Population(Protocol):
-    """Source of samples: the coefficients of least risk, and the expected loss of any coefficients."""
+    """Source of samples: the coefficients of least risk, and the expected loss of any
+    coefficients.
+    """
 
     @property
     def theta_star(self) -> Array: ...
@@ -73,7 +75,8 @@ class Synthetic:
 
 def expected_pinball(mean: ArrayLike, std: ArrayLike, quantile: float) -> Array:
     """Return the expected pinball loss of a normal residual."""
-    m, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+    m = np.asarray(mean, dtype=np.float64)
+    s = np.asarray(std, dtype=np.float64)
     density = np.exp(-0.5 * (m / s) ** 2) / math.sqrt(2 * math.pi)
     return np.asarray(quantile * m + s * density - m * ndtr(-m / s))
 
@@ -117,17 +120,23 @@ class NewsvendorPopulation:
         """The coefficients of least cost: the error's quantile is added to the intercept."""
 
         def excess(point: float) -> float:
-            return float(sum(w * ndtr(point / s) for w, s in _NORMAL_PARTS["mixture"])) - self.quantile
+            return (
+                float(sum(w * ndtr(point / s) for w, s in _NORMAL_PARTS["mixture"])) - self.quantile
+            )
 
         best = self.location.copy()
         if self.error == "mixture":
             best[0] += float(brentq(excess, -400.0, 400.0, xtol=1e-13))
         else:
-            best[0] += float(ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile))
+            best[0] += float(
+                ndtri(self.quantile) if self.error == "normal" else stdtrit(3, self.quantile)
+            )
         return best
 
     def risk(self, theta: ArrayLike) -> float:
-        """Return the data set's expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
+        """Return the data set's expected cost of ordering by ``theta``, with costs quantile and
+        1 - quantile.
+        """
         gap = self.location - check_dataset_coefficients(theta, self.dim)
         variance = float(gap[1:] @ self.covariance @ gap[1:])
         if self.error != "t3":
@@ -148,7 +157,9 @@ def _normal_nodes() -> tuple[Array, Array]:
     return np.polynomial.hermite_e.hermegauss(120)
 
 
-def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5) -> Synthetic:
+def make_newsvendor(
+    n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5
+) -> Synthetic:
     """Draw a data set: the linear demand of the newsvendor experiments.
 
     ``demand = 1.5 + z . (1, -2.5, -1.5, 3) + e``, z normal with covariance ``0.5^|j - k|``, and e
@@ -173,7 +184,9 @@ def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None,
     [1.5, 1.0, -2.5, -1.5, 3.0]
     """
     if error not in NEWSVENDOR_ERRORS:
-        raise parameter_error("error", "make_newsvendor", f"one of {NEWSVENDOR_ERRORS}", repr(error))
+        raise parameter_error(
+            "error", "make_newsvendor", f"one of {NEWSVENDOR_ERRORS}", repr(error)
+        )
     check_count("p", "make_newsvendor", p, 2)
     check_quantile(quantile, "make_newsvendor")
     population = NewsvendorPopulation(int(p), error, float(quantile))

@@ -1,4 +1,5 @@
-"""Numbers of private rows that scores are made of, exact and private: what a row adds, sums over rows and people, bins.
+"""Numbers of private rows that scores are made of, exact and private: what a row adds, sums over
+rows and people, bins.
 
 Noise is added in :mod:`dpconvex.evaluation`, where sensitivities are certified.
 """
@@ -12,7 +13,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.core.auc_pairs import ROW_WEIGHT, concordance_statistic, pair_statistic, pair_statistic_of_people
+from dpconvex.core.auc_pairs import (
+    ROW_WEIGHT,
+    concordance_statistic,
+    pair_statistic,
+    pair_statistic_of_people,
+)
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.tweedie import tweedie_deviance
 from dpconvex.inputs.labels import LabelPositions
@@ -20,8 +26,9 @@ from dpconvex.inputs.people_and_weights import person_indices
 from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.types import Array
 
-# Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The grid is fixed, because
-# the number of rows may be private and a grid that followed it would move everybody's numbers.
+# Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The
+# grid is fixed, because the number of rows may be private and a grid that followed it would move
+# everybody's numbers.
 ROW_STEPS = 2**20
 _PARTS = 2**10  # steps of a person's share of valid rows
 
@@ -60,7 +67,8 @@ class EvaluatedRows:
         return np.asarray(self.target - (found if self.column is None else found[:, self.column]))
 
 
-# Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as the worst.
+# Row metrics return one number per row, in the metric's own units. NaN for a valid row counts as
+# the worst.
 def _accuracy_by_row(rows: EvaluatedRows) -> Array:
     classes = cast(Classifier, rows.model).classes_
     positions = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
@@ -74,13 +82,17 @@ def _log_loss(rows: EvaluatedRows) -> Array:
 
 
 def _pinball(rows: EvaluatedRows) -> Array:
-    level, residual = scored_level(rows.model, rows.column), rows.residuals()
+    level = scored_level(rows.model, rows.column)
+    residual = rows.residuals()
     return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
 
 
 def _cost(rows: EvaluatedRows) -> Array:
-    residual, model = rows.residuals(), cast(Any, rows.model)
-    return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
+    residual = rows.residuals()
+    model = cast(Any, rows.model)
+    return np.asarray(
+        np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual)
+    )
 
 
 def period_lengths(model: Any) -> Array:
@@ -90,17 +102,24 @@ def period_lengths(model: Any) -> Array:
 
 
 def _brier(rows: EvaluatedRows) -> Array:
-    """Return weighted squared errors of the probability to survive, averaged over time; 0 where nothing is known."""
-    survival, weights = rows.answers("predict_survival"), cast(Any, rows.model)._censoring_weights()
+    """Return weighted squared errors of the probability to survive, averaged over time; 0 where
+    nothing is known.
+    """
+    survival = rows.answers("predict_survival")
+    weights = cast(Any, rows.model)._censoring_weights()
     last = np.nan_to_num(rows.target).astype(int)[:, None]
     period = np.arange(weights.size)
-    ended, alive = (last % 2 == 1) & (last < 2 * period + 2), last >= 2 * period + 2
-    known = np.where(ended, weights[np.minimum(last // 2, weights.size - 1)], np.where(alive, weights, 0.0))
+    ended = (last % 2 == 1) & (last < 2 * period + 2)
+    alive = last >= 2 * period + 2
+    known = np.where(
+        ended, weights[np.minimum(last // 2, weights.size - 1)], np.where(alive, weights, 0.0)
+    )
     return np.asarray((known * (alive - survival) ** 2 * period_lengths(rows.model)).sum(axis=1))
 
 
 def _deviance(rows: EvaluatedRows) -> Array:
-    mean, y = rows.answers("predict"), np.where(rows.target >= 0, rows.target, np.nan)
+    mean = rows.answers("predict")
+    y = np.where(rows.target >= 0, rows.target, np.nan)
     return tweedie_deviance(y, mean, rows.model._variance_power())  # type: ignore[attr-defined]
 
 
@@ -149,19 +168,25 @@ def exact_evaluation(rows: EvaluatedRows, metric: str, low: float, high: float, 
         return _evaluate_auc_pairs(rows)
     if metric == "concordance":
         # A row that cannot be ranked is ranked last.
-        return concordance_statistic(np.nan_to_num(rows.answers("predict"), nan=-np.inf), rows.target)
+        return concordance_statistic(
+            np.nan_to_num(rows.answers("predict"), nan=-np.inf), rows.target
+        )
     if metric == "residuals":
         return _bin_evaluated_scores(rows, rows.residuals(), low, high, bins)
     if metric == "calibration":
         predicted = rows.answers("predict_proba")[:, 1]
         of_label = [np.where(rows.target == label, predicted, np.nan) for label in (0, 1)]
-        return np.concatenate([_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label])
+        return np.concatenate(
+            [_bin_evaluated_scores(rows, each, 0.0, 1.0, bins) for each in of_label]
+        )
     unit = (clipped_row_scores(rows, metric, low, high) - low) / (high - low)
     return sum_evaluated_scores(rows, steps_of_scores(unit))
 
 
 def steps_of_scores(unit: Array) -> Array:
-    """Return numbers in [0, 1] as whole steps from the middle: never NaN, which would be the largest of all numbers."""
+    """Return numbers in [0, 1] as whole steps from the middle: never NaN, which would be the
+    largest of all numbers.
+    """
     return np.rint(np.clip(np.nan_to_num(unit), 0.0, 1.0) * ROW_STEPS) - ROW_STEPS / 2
 
 
@@ -173,15 +198,18 @@ def clipped_row_scores(rows: EvaluatedRows, metric: str, low: float, high: float
 
 
 def sum_evaluated_scores(rows: EvaluatedRows, steps: Array) -> Array:
-    """Return the sum over valid rows of whole steps, from minus to plus a half, and their number times its weight.
+    """Return the sum over valid rows of whole steps, from minus to plus a half, and their number
+    times its weight.
 
-    A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded towards 0 and its share
-    of valid rows up, so that the first is at most half of the second.
+    A person adds the mean over all its rows, to which invalid ones add 0. Its number is rounded
+    towards 0 and its share of valid rows up, so that the first is at most half of the second.
     """
-    valid, people = rows.valid, rows.people
+    valid = rows.valid
+    people = rows.people
     steps = np.where(valid, steps, 0.0)
     if people is None:
-        number, total = int(valid.sum()) * _PARTS, int(steps.astype(np.int64).sum())
+        number = int(valid.sum()) * _PARTS
+        total = int(steps.astype(np.int64).sum())
     else:
         sums, there, every = (
             np.bincount(_people_of(people), each, minlength=people.records + 1)[:-1]
@@ -198,8 +226,12 @@ def _people_of(people: RowWeights) -> NDArray[np.int64]:
     return person_indices(people.tags)
 
 
-def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: float, bins: int) -> Array:
-    """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in none."""
+def _bin_evaluated_scores(
+    rows: EvaluatedRows, values: Array, low: float, high: float, bins: int
+) -> Array:
+    """Return the weights of rows in equal bins, the outermost with all beyond; a NaN lies in
+    none.
+    """
     scaled = (values - low) / (high - low) * bins
     weights = np.ones(len(scaled))
     if rows.people is not None:
@@ -210,11 +242,14 @@ def _bin_evaluated_scores(rows: EvaluatedRows, values: Array, low: float, high: 
 
 
 def _evaluate_auc_pairs(rows: EvaluatedRows) -> Array:
-    margins, labels = rows.answers("decision_function"), np.where(rows.valid, rows.target, -1.0)
+    margins = rows.answers("decision_function")
+    labels = np.where(rows.valid, rows.target, -1.0)
     # A row that cannot be ranked is wrong in all its pairs.
     lost = np.where(labels == 1, -np.inf, np.inf)
     ranked = np.where(np.isnan(margins), lost, margins)
     if rows.people is None:
         return pair_statistic(ranked, labels)
     people = rows.people
-    return pair_statistic_of_people(ranked, labels, people.values, _people_of(people), people.records)
+    return pair_statistic_of_people(
+        ranked, labels, people.values, _people_of(people), people.records
+    )

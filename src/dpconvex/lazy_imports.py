@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 __all__ = ["dask", "dd", "np", "nw", "on_demand", "pd", "pl"]
 
 
-def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def on_demand(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__``.
 
-    ``homes`` says for each name which module defines it, relative to the package (a leading dot: to its parent). A
-    module of the same name stands for itself: importing it would put the module in the name's place.
+    ``homes`` says for each name which module defines it, relative to the package (a leading dot: to
+    its parent). A module of the same name stands for itself: importing it would put the module in
+    the name's place.
     """
     names = vars(sys.modules[package])
 

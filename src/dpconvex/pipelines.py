@@ -1,4 +1,6 @@
-"""Check of pipelines: steps that read the data without paying are named before anything is fitted."""
+"""Check of pipelines: steps that read the data without paying are named before anything is
+fitted.
+"""
 
 from collections.abc import Callable, Iterator
 from inspect import signature
@@ -11,30 +13,39 @@ from dpconvex.inputs.public_table import PublicTable
 
 __all__ = ["check_pipeline"]
 
-_PUBLIC = "Use dpconvex.preprocessing.PublicTable with a schema, or give the estimator public feature_bounds."
-_FITTED = "is fitted on the data, and what it learned is released with the model: no budget covers it."
+_PUBLIC = (
+    "Use dpconvex.preprocessing.PublicTable with a schema, or give the estimator public "
+    "feature_bounds."
+)
+_FITTED = (
+    "is fitted on the data, and what it learned is released with the model: no budget covers it."
+)
 
 
 def check_pipeline(pipeline: Any) -> list[str]:
-    """Return what a pipeline, a search or an estimator does to the data beyond its certificate, one sentence each.
+    """Return what a pipeline, a search or an estimator does to the data beyond its certificate, one
+    sentence each.
 
-    Named are steps that are fitted on the data (scalers, encoders that read their categories, imputers, projections),
-    models that are not private, and searches whose fits are not charged to a ledger. Only settings are read.
+    Named are steps that are fitted on the data (scalers, encoders that read their categories,
+    imputers, projections), models that are not private, and searches whose fits are not charged to
+    a ledger. Only settings are read.
 
     Parameters
     ----------
     pipeline : estimator
-        A scikit-learn pipeline, column transformer, union or search, nested as you like, or a single estimator.
+        A scikit-learn pipeline, column transformer, union or search, nested as you like, or a
+        single estimator.
 
     Returns
     -------
     list of str
-        Empty where nothing was found. A step of your own that says ``requires_fit=False`` in its tags, or has
-        ``privacy_ = "public"`` or ``"paid"``, is believed.
+        Empty where nothing was found. A step of your own that says ``requires_fit=False`` in its
+        tags, or has ``privacy_ = "public"`` or ``"paid"``, is believed.
 
     Notes
     -----
-    Privacy: sees no data. An empty list is no proof: a function of your own may still look at other rows.
+    Privacy: sees no data. An empty list is no proof: a function of your own may still look at other
+    rows.
 
     Examples
     --------
@@ -54,14 +65,17 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
     name = type(item).__name__
     if item is None or isinstance(item, str):  # passthrough, drop
         return
-    searches = any(hasattr(item, attribute) for attribute in ("param_grid", "param_distributions", "cv"))
+    searches = any(
+        hasattr(item, attribute) for attribute in ("param_grid", "param_distributions", "cv")
+    )
     if searches and hasattr(item, "estimator"):
         # The certificate of our own search covers its fits.
         selected = type(item).__module__.startswith("dpconvex.selection")
         if not selected and _pipeline_without_ledger(item.estimator):
             yield (
-                f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "
-                "are covered by no certificate. Give the estimator a ledger, or use dpconvex.selection.DPSelect."
+                f"{here}{name} fits the same data many times, and no ledger counts these fits: "
+                "all of them together are covered by no certificate. Give the estimator a "
+                "ledger, or use dpconvex.selection.DPSelect."
             )
         yield from _find_pipeline_problems(item.estimator, _join(path, "estimator"))
         return
@@ -74,22 +88,27 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
         if hasattr(item, "transform"):
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
         elif hasattr(item, "predict"):
-            yield f"{here}{name} is not private: what it learns from the data is covered by nothing."
+            yield (
+                f"{here}{name} is not private: what it learns from the data is covered by nothing."
+            )
 
 
 def _people_lost_in_pipeline(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
     """Name tables whose people do not reach an estimator of the pipeline that takes them."""
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
-    for (label, table), follower in zip(parts, [*(part for _, part in parts[1:]), None], strict=True):
+    for (label, table), follower in zip(
+        parts, [*(part for _, part in parts[1:]), None], strict=True
+    ):
         if not isinstance(table, PublicTable) or table._parsed().person is None:
             continue
         taker = getattr(follower, "regressor", follower)  # of a target that is transformed
         takes_groups = hasattr(taker, "certify") and "groups" in signature(taker.fit).parameters
         if not in_order or (follower is not None and not takes_groups):
             yield (
-                f"{_join(path, label)}: PublicTable hands on whose rows they are, by [person] of its schema, and what "
-                "comes next does not take them: a fit is refused. Put an estimator of dpconvex directly behind it."
+                f"{_join(path, label)}: PublicTable hands on whose rows they are, by [person] of "
+                "its schema, and what comes next does not take them: a fit is refused. Put an "
+                "estimator of dpconvex directly behind it."
             )
 
 
@@ -115,7 +134,10 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
             inner = getattr(item, attribute, None)
             if hasattr(inner, "fit"):
                 transformer = getattr(item, "transformer", None)
-                return [(attribute, inner), *([] if transformer is None else [("transformer", transformer)])]
+                return [
+                    (attribute, inner),
+                    *([] if transformer is None else [("transformer", transformer)]),
+                ]
     return []
 
 
@@ -135,7 +157,9 @@ def _pipeline_step_is_public(item: Any) -> bool:
             and step.keep_empty_features
         ),
         "PolynomialFeatures": lambda step: True,  # reads the number of columns
-        "SplineTransformer": lambda step: not isinstance(step.knots, str) and step.extrapolation != "error",
+        "SplineTransformer": lambda step: (
+            not isinstance(step.knots, str) and step.extrapolation != "error"
+        ),
     }
     if type(item).__name__ in known and type(item).__module__.startswith("sklearn."):
         return bool(known[type(item).__name__](item))
@@ -145,5 +169,7 @@ def _pipeline_step_is_public(item: Any) -> bool:
 def _pipeline_encoder_is_public(step: Any) -> bool:
     """Whether an encoder is told its categories, and what to do with others."""
     told = not isinstance(step.categories, str) and step.handle_unknown != "error"
-    counted = (getattr(step, name, None) is not None for name in ("min_frequency", "max_categories"))
+    counted = (
+        getattr(step, name, None) is not None for name in ("min_frequency", "max_categories")
+    )
     return told and getattr(step, "drop", None) in (None, "first") and not any(counted)

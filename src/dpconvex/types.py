@@ -10,4 +10,5 @@ from numpy.typing import NDArray
 __all__ = ["Array", "ScalarOrArray"]
 
 Array = NDArray[np.float64]
-ScalarOrArray = Any  # scalars in give numpy scalars out, arrays give arrays: the return type follows the input's
+# scalars in give numpy scalars out, arrays give arrays: the return type follows the input's
+ScalarOrArray = Any

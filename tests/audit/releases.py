@@ -1,4 +1,6 @@
-"""What audits of mechanisms share: samplers of whole releases, and certificates that announce other noise."""
+"""What audits of mechanisms share: samplers of whole releases, and certificates that announce
+other noise.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def releases_of(mechanism, objective, certificate):
 
 def with_noise(certificate, factor):
     """Return the certificate with all noise scaled, which its claim no longer covers."""
-    noise = {name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()}
+    noise = {
+        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
+    }
     return replace(certificate, noise=noise)
 
 
@@ -37,7 +41,8 @@ class Heard(NoiseSource):
 
     def __init__(self, rng, leader=None):
         super().__init__(rng)
-        self.leader, self.log = leader, []
+        self.leader = leader
+        self.log = []
 
     def add(self, value, term):
         exact = np.array(value, dtype=np.float64)
@@ -50,10 +55,12 @@ class Heard(NoiseSource):
 
 
 def loss_samplers(mechanism, objectives, certificate):
-    """Return samplers of the privacy loss of whole transcripts: no attack on all that is released is better.
+    """Return samplers of the privacy loss of whole transcripts: no attack on all that is released
+    is better.
 
-    The loss is the logarithm of how much likelier all answers are with the first table. How likely they are with the
-    other one is told by a run on it with the answers frozen, as in the proof of adaptive composition.
+    The loss is the logarithm of how much likelier all answers are with the first table. How likely
+    they are with the other one is told by a run on it with the answers frozen, as in the proof of
+    adaptive composition.
     """
 
     def sampler(mine, other, sign):
@@ -63,7 +70,8 @@ def loss_samplers(mechanism, objectives, certificate):
             there = Heard(rng, here)
             mechanism.release(other, certificate, there)
             return sign * sum(
-                float(np.square(answer - apart).sum() - np.square(answer - exact).sum()) / (2 * std**2)
+                float(np.square(answer - apart).sum() - np.square(answer - exact).sum())
+                / (2 * std**2)
                 for (exact, answer, std), (apart, _, _) in zip(here.log, there.log, strict=True)
             )
 

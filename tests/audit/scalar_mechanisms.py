@@ -136,7 +136,8 @@ class PerturbedObjective:
             )
         if not math.isfinite(self.loss.lipschitz):
             raise ValueError(
-                "The 'loss' parameter of PerturbedObjective must have a bounded slope. Got lipschitz=inf instead."
+                "The 'loss' parameter of PerturbedObjective must have a bounded slope. Got "
+                "lipschitz=inf instead."
             )
         for name, value in {
             "rows": rows,
@@ -162,7 +163,9 @@ class PerturbedObjective:
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         curvatures = self.loss.curvature(self.targets, theta @ self.rows.T) * self.weights
         outer = np.einsum("ij,ik->ijk", self.rows, self.rows)
-        return np.asarray(np.tensordot(curvatures, outer, axes=1) + self.ridge * np.eye(self.rows.shape[1]))
+        return np.asarray(
+            np.tensordot(curvatures, outer, axes=1) + self.ridge * np.eye(self.rows.shape[1])
+        )
 
     def minimise(self, tilts: ArrayLike) -> Array:
         """Minimisers for the given linear terms: shape (count, k) in, shape (count, k) out.
@@ -186,12 +189,14 @@ class PerturbedObjective:
         target = -tilts
         tolerance = self._tolerance(tilts[:, None])
         reach = float(np.abs(self.rows[:, 0] * self.weights).sum() * self.loss.lipschitz)
-        low, high = (target - reach) / self.ridge - 1e-9, (target + reach) / self.ridge + 1e-9
+        low = (target - reach) / self.ridge - 1e-9
+        high = (target + reach) / self.ridge + 1e-9
         # J' is increasing, so a table of it brackets every root between two of its nodes.
         nodes = np.linspace(low.min(), high.max(), 2048)
         slopes = self.gradient(nodes[:, None])[:, 0]
         cell = np.clip(np.searchsorted(slopes, target), 1, len(nodes) - 1)
-        low, high = np.maximum(low, nodes[cell - 1]), np.minimum(high, nodes[cell])
+        low = np.maximum(low, nodes[cell - 1])
+        high = np.minimum(high, nodes[cell])
         theta = 0.5 * (low + high)
         active = np.arange(len(theta))
         for _ in range(200):
@@ -209,17 +214,23 @@ class PerturbedObjective:
             active = active[~done]
             if not len(active):
                 return theta
-        raise RuntimeError("The bracketing of PerturbedObjective did not close: a loss with a kink?")
+        raise RuntimeError(
+            "The bracketing of PerturbedObjective did not close: a loss with a kink?"
+        )
 
     def _newton(self, tilts: Array) -> Array:
         theta = -tilts / self.ridge
         tolerance = self._tolerance(tilts)
         active = np.arange(len(theta))
         for _ in range(200):
-            point, tilt = theta[active], tilts[active]
+            point = theta[active]
+            tilt = tilts[active]
             slope = self.gradient(point) + tilt
             going = np.linalg.norm(slope, axis=1) > tolerance[active]
-            active, point, tilt, slope = active[going], point[going], tilt[going], slope[going]
+            active = active[going]
+            point = point[going]
+            tilt = tilt[going]
+            slope = slope[going]
             if not len(active):
                 return theta
             step = np.linalg.solve(self.hessian(point), slope[..., None])[..., 0]

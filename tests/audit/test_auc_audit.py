@@ -1,7 +1,7 @@
 """Audits of pairwise mechanisms in one dimension, a label change between the data sets.
 
-Every audit is wrong about a correct claim with probability at most 1e-6. A monotone loss uses at most half of the
-claimed gradient difference, so what must be caught is an eighth of the noise.
+Every audit is wrong about a correct claim with probability at most 1e-6. A monotone loss uses at
+most half of the claimed gradient difference, so what must be caught is an eighth of the noise.
 """
 
 import numpy as np
@@ -13,7 +13,8 @@ from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePe
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PairwiseBounds, PureDP
 
-LOSS, ALPHA = PairHinge(1.0), 500.0
+LOSS = PairHinge(1.0)
+ALPHA = 500.0
 # One positive record at the bound; its place, or its label, changes.
 ROWS = np.array([[1.0], [-1.0], [-1.0], [-1.0]])
 LABELS = np.array([True, False, False, False])
@@ -81,8 +82,10 @@ def test_moments_survive(monkeypatch):
     claim = GaussianDP(1.0)
     X = np.tile(np.array([[1.0], [-1.0]]), (6, 1))
     y = np.arange(12) < 5
-    other, labels = X.copy(), y.copy()
-    other[0], labels[0] = -1.0, False
+    other = X.copy()
+    labels = y.copy()
+    other[0] = -1.0
+    labels[0] = False
     bounds = PairwiseBounds(12, 1, LOSS, 1.0)
 
     def release(X, y, mu):
@@ -90,7 +93,8 @@ def test_moments_survive(monkeypatch):
         certificate = Moments().certify(bounds, GaussianDP(mu))
 
         def sample(size, rng):
-            noise, seen = NoiseSource(rng), []
+            noise = NoiseSource(rng)
+            seen = []
             for _ in range(size):
                 record = {}
                 Moments().release(objective, certificate, noise, record)

@@ -24,7 +24,9 @@ from dpconvex.privacy import (
 )
 from dpconvex.smoothing import LogisticKernel, convolve
 
-EPSILON, DELTA, KAPPA = 1.0, 1e-5, 0.05
+EPSILON = 1.0
+DELTA = 1e-5
+KAPPA = 0.05
 CLAIM = ApproxDP(EPSILON, DELTA)
 
 PINBALL = convolve(Pinball(0.5), LogisticKernel(), 1.0)
@@ -79,8 +81,18 @@ def columns(*values):
 # name: loss, first (rows, targets), second (rows, targets), bound on the row norm. Far targets
 # put a record's slope at its extreme; the row (1, x) has an intercept.
 REPLACED = {
-    "target extremes": (PINBALL, (columns(1.0, 0.5), [1e3, 0.0]), (columns(1.0, 0.5), [-1e3, 0.0]), 1.0),
-    "mirrored row": (PINBALL, (columns(1.0, 0.5), [1e3, 0.0]), (columns(-1.0, 0.5), [1e3, 0.0]), 1.0),
+    "target extremes": (
+        PINBALL,
+        (columns(1.0, 0.5), [1e3, 0.0]),
+        (columns(1.0, 0.5), [-1e3, 0.0]),
+        1.0,
+    ),
+    "mirrored row": (
+        PINBALL,
+        (columns(1.0, 0.5), [1e3, 0.0]),
+        (columns(-1.0, 0.5), [1e3, 0.0]),
+        1.0,
+    ),
     "label flip": (HINGE, (columns(1.0, 0.5), [1.0, 1.0]), (columns(1.0, 0.5), [-1.0, 1.0]), 1.0),
     "target extremes with intercept": (
         PINBALL,
@@ -92,12 +104,16 @@ REPLACED = {
 
 
 def objective_pair(loss, first, second, row_norm, factor, neighbors, noise="gaussian"):
-    lipschitz, ridge = loss.lipschitz * row_norm, loss.smoothness * row_norm**2 / KAPPA
+    lipschitz = loss.lipschitz * row_norm
+    ridge = loss.smoothness * row_norm**2 / KAPPA
     if noise == "gaussian":
         scale = objective_perturbation_scale(EPSILON, DELTA, lipschitz, KAPPA, 1, neighbors)
     else:
         scale = objective_perturbation_laplace_scale(EPSILON, lipschitz, KAPPA, neighbors)
-    return [PerturbedObjective(loss, rows, targets, ridge, factor * scale, noise) for rows, targets in (first, second)]
+    return [
+        PerturbedObjective(loss, rows, targets, ridge, factor * scale, noise)
+        for rows, targets in (first, second)
+    ]
 
 
 @pytest.mark.parametrize("name", REPLACED)
@@ -114,7 +130,8 @@ def test_objective_perturbation_with_the_exact_likelihood_ratio():
 
 
 def test_objective_perturbation_add_or_remove_one():
-    first, second = (columns(1.0, 0.5), [1e3, 0.0]), (columns(0.5), [0.0])
+    first = (columns(1.0, 0.5), [1e3, 0.0])
+    second = (columns(0.5), [0.0])
     honest = objective_pair(PINBALL, first, second, 1.0, 1.0, "add_or_remove_one")
     assert verdict(*honest, CLAIM, 100_000, exact=True).passed
     halved = objective_pair(PINBALL, first, second, 1.0, 0.5, "add_or_remove_one")
@@ -142,9 +159,13 @@ def test_true_claims_are_refuted_no_more_often_than_stated():
     # The Laplace mechanism attains its epsilon on every tail event, so this is the hardest true
     # claim. False-alarm rate of this test 1e-6; frequencies in place of confidence limits would
     # refute about every second time.
-    audits, confidence = 150, 0.9
+    audits = 150
+    confidence = 0.9
     pair = LaplaceRelease(0.0, 1.0).sample, LaplaceRelease(1.0, 1.0).sample
-    refuted = sum(not audit(*pair, PureDP(1.0), 400, confidence=confidence, rng=seed).passed for seed in range(audits))
+    refuted = sum(
+        not audit(*pair, PureDP(1.0), 400, confidence=confidence, rng=seed).passed
+        for seed in range(audits)
+    )
     assert refuted <= binom.isf(1e-6, audits, 1 - confidence)
 
 
@@ -153,7 +174,8 @@ def test_the_event_is_counted_on_runs_that_did_not_choose_it(fresh):
     # Pure noise in 100 dimensions: a direction fitted to some runs separates just those runs.
     # 50 audits at confidence 0.6, false-alarm rate 1e-6; the control, whose samplers repeat the
     # selection runs, is refuted.
-    audits, confidence = 50, 0.6
+    audits = 50
+    confidence = 0.6
     refuted = 0
     for seed in range(audits):
         kept = {}
@@ -167,7 +189,8 @@ def test_the_event_is_counted_on_runs_that_did_not_choose_it(fresh):
             return sample
 
         pair = sampler("first"), sampler("second")
-        claim, share = PureDP(0.1), 0.5
+        claim = PureDP(0.1)
+        share = 0.5
         result = audit(*pair, claim, 400, confidence=confidence, selection_share=share, rng=seed)
         refuted += not result.passed
     assert (refuted <= binom.isf(1e-6, audits, 1 - confidence)) == fresh

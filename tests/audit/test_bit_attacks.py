@@ -1,7 +1,9 @@
-"""Attacks by the low bits of released numbers: floating-point noise on a floating-point value gave neighbours away.
+"""Attacks by the low bits of released numbers: floating-point noise on a floating-point value gave
+neighbours away.
 
-Every audit is wrong about a correct claim with probability at most 1e-6. Before there was a grid each of these attacks
-refuted its claim; the docstrings say how often its event was seen on the two data sets.
+Every audit is wrong about a correct claim with probability at most 1e-6. Before there was a grid
+each of these attacks refuted its claim; the docstrings say how often its event was seen on the two
+data sets.
 """
 
 import numpy as np
@@ -24,7 +26,9 @@ def lowest_bit(numbers):
 
 
 def releases(estimator, X, y, read):
-    """A sampler of what an estimator releases on these rows: its mechanism, charged and certified as in a fit."""
+    """A sampler of what an estimator releases on these rows: its mechanism, charged and
+    certified as in a fit.
+    """
     rows, targets, shape = estimator._read(X, y)
     records = PersonUnit(shape[0])
     plan = estimator._plan(records, *shape[1:])
@@ -37,13 +41,16 @@ def releases(estimator, X, y, read):
 
 
 def output(plan, objective):
-    """The release of output perturbation; its minimiser is the same in every fit, and is worked out once."""
+    """The release of output perturbation; its minimiser is the same in every fit, and is worked
+    out once.
+    """
     return plan.mechanism.release(objective, plan.certificate, None)[0]
 
 
 @pytest.fixture
 def solved_once(monkeypatch):
-    solve, found = perturbed_minimiser.exact_minimiser, {}
+    solve = perturbed_minimiser.exact_minimiser
+    found = {}
 
     def once(objective, *arguments):
         if id(objective) not in found:
@@ -68,9 +75,16 @@ def in_floating_point(self, value, term):
 def test_pure_output_perturbation_of_ten_rows(gate, monkeypatch):
     """265 of 3200 against none: a minimiser of 0 leaves the noise's own digits."""
     model = DPQuantileRegressor(
-        0.5, mechanism="output", epsilon=1.0, delta=0.0, alpha=0.1, bandwidth=0.5, fit_intercept=False,
-        feature_bounds=(-1, 1), target_bounds=(-1, 1),
-    )  # fmt: skip
+        0.5,
+        mechanism="output",
+        epsilon=1.0,
+        delta=0.0,
+        alpha=0.1,
+        bandwidth=0.5,
+        fit_intercept=False,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+    )
     monkeypatch.setattr(NoiseSource, "add", gate)
     pair = [releases(model, *data, output) for data in (NOTHING, ONE_ROW)]
     result = audit(*pair, PureDP(1.0), 4_000, statistic=lowest_bit, rng=0)
@@ -81,20 +95,31 @@ def test_pure_output_perturbation_of_ten_rows(gate, monkeypatch):
 def test_pure_robust_classifier():
     """317 of 3200 against none."""
     model = DPRobustClassifier(
-        0.01, loss="hinge", epsilon=1.0, delta=0.0, alpha=0.5, fit_intercept=False, feature_bounds=(-1, 1),
+        0.01,
+        loss="hinge",
+        epsilon=1.0,
+        delta=0.0,
+        alpha=0.5,
+        fit_intercept=False,
+        feature_bounds=(-1, 1),
         classes=[0, 1],
-    )  # fmt: skip
+    )
     pair = [releases(model, *data, output) for data in (NOTHING, ONE_ROW)]
     assert audit(*pair, PureDP(1.0), 4_000, statistic=lowest_bit, rng=0).passed
 
 
 @pytest.mark.slow
 def test_prevalence_of_auc_by_moments(monkeypatch):
-    """118 of 3600 against none: not every number is a floating-point normal times the noise's scale."""
+    """118 of 3600 against none: not every number is a floating-point normal times the noise's
+    scale.
+    """
     # Searches for row lengths take most of the time and have no part in the count.
     monkeypatch.setattr(auc, "private_auc_median", lambda *arguments: 1.0)
-    claim, rows = ApproxDP(1.25, 1e-6), 16
-    model = DPAUCClassifier(mechanism="moments", epsilon=1.25, delta=1e-6, feature_bounds=(-1, 1), classes=[0, 1])
+    claim = ApproxDP(1.25, 1e-6)
+    rows = 16
+    model = DPAUCClassifier(
+        mechanism="moments", epsilon=1.25, delta=1e-6, feature_bounds=(-1, 1), classes=[0, 1]
+    )
     X = np.random.default_rng(0).uniform(-1, 1, (rows, 1))
     scale = model.certify(rows, 1).noise["count"]["std"]
 
@@ -104,7 +129,9 @@ def test_prevalence_of_auc_by_moments(monkeypatch):
         return released["prevalence"]
 
     def no_multiple(outputs):
-        """Whether no floating-point number times the noise's scale is this count; 0 where it was cut off."""
+        """Whether no floating-point number times the noise's scale is this count; 0 where it was
+        cut off.
+        """
         counts = outputs * rows
         near = counts / scale
         around = [near]

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from dpconvex.audit import clopper_pearson_lower, clopper_pearson_upper, epsilon_from_probabilities, epsilon_lower_bound
+from dpconvex.audit import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    epsilon_from_probabilities,
+    epsilon_lower_bound,
+)
 
 
 @pytest.mark.parametrize("trials", [1, 10, 1000, 300_000])
@@ -35,7 +40,8 @@ def test_edges():
 
 def test_limits_are_vectorised_and_monotone():
     counts = np.arange(101)
-    low, high = clopper_pearson_lower(counts, 100, 1e-3), clopper_pearson_upper(counts, 100, 1e-3)
+    low = clopper_pearson_lower(counts, 100, 1e-3)
+    high = clopper_pearson_upper(counts, 100, 1e-3)
     assert low.shape == high.shape == (101,)
     assert np.all(np.diff(low) > 0)
     assert np.all(np.diff(high)[:-1] > 0)
@@ -45,7 +51,8 @@ def test_limits_are_vectorised_and_monotone():
 @pytest.mark.parametrize("probability", [0.003, 0.2, 0.5])
 def test_exact_coverage(probability):
     # No simulation: the chance that a limit is wrong is summed over all counts.
-    trials, error = 200, 0.02
+    trials = 200
+    error = 0.02
     counts = np.arange(trials + 1)
     weight = binom.pmf(counts, trials, probability)
     assert weight[clopper_pearson_lower(counts, trials, error) > probability].sum() <= error
@@ -61,7 +68,8 @@ def test_epsilon_from_probabilities():
 
 
 def test_epsilon_lower_bound_is_the_formula():
-    low, high = clopper_pearson_lower(600, 1000, 5e-7), clopper_pearson_upper(90, 900, 5e-7)
+    low = clopper_pearson_lower(600, 1000, 5e-7)
+    high = clopper_pearson_upper(90, 900, 5e-7)
     expected = math.log((low - 1e-3) / high)
     assert epsilon_lower_bound(600, 1000, 90, 900, 1e-3) == pytest.approx(expected, rel=1e-9)
     assert epsilon_lower_bound(100, 1000, 100, 1000, 0.0) == 0.0
@@ -69,9 +77,11 @@ def test_epsilon_lower_bound_is_the_formula():
 
 def test_a_bound_on_epsilon_is_rarely_wrong():
     # Exact, by enumerating both counts: the truth is log 3 at delta = 0.
-    trials, confidence = 60, 0.95
+    trials = 60
+    confidence = 0.95
     counts = np.arange(trials + 1)
-    likely, rare = binom.pmf(counts, trials, 0.6), binom.pmf(counts, trials, 0.2)
+    likely = binom.pmf(counts, trials, 0.6)
+    rare = binom.pmf(counts, trials, 0.2)
     first, second = np.meshgrid(counts, counts, indexing="ij")
     bound = epsilon_lower_bound(first, trials, second, trials, 0.0, confidence)
     wrong = np.outer(likely, rare)[bound > math.log(3)].sum()

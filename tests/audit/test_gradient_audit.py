@@ -1,8 +1,10 @@
-"""Audits of noisy gradient descent as it runs: the claim holds, half the noise and forgotten composition are caught.
+"""Audits of noisy gradient descent as it runs: the claim holds, half the noise and forgotten
+composition are caught.
 
-Every audit is wrong about a correct claim with probability at most 1e-6, and seeds are fixed. At mu = 1, and at
-(1, 0.1), a thousand runs of the plain descent told half the noise from the whole for 60 of 60 seeds; 750 did for 58.
-There are 1000. The private fit is attacked by the likelihood ratio of all that it releases, which no attack beats.
+Every audit is wrong about a correct claim with probability at most 1e-6, and seeds are fixed. At mu
+= 1, and at (1, 0.1), a thousand runs of the plain descent told half the noise from the whole for 60
+of 60 seeds; 750 did for 58. There are 1000. The private fit is attacked by the likelihood ratio of
+all that it releases, which no attack beats.
 """
 
 import numpy as np
@@ -16,20 +18,31 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
-MU, RUNS = 1.0, 1_000
+MU = 1.0
+RUNS = 1_000
 
 
 def problem(
-    loss, neighbors="replace_one", claim=None, steps=2, plain=True, levels=(), targets=1,
+    loss,
+    neighbors="replace_one",
+    claim=None,
+    steps=2,
+    plain=True,
+    levels=(),
+    targets=1,
     inference=False,
-):  # fmt: skip
-    """Certificate and two objectives: the last record at the influence bound, with opposite target or label."""
+):
+    """Certificate and two objectives: the last record at the influence bound, with opposite
+    target or label.
+    """
     row_map = RowMap.from_bounds(1, (-1.0, 1.0))
     bounds = LinearBounds(2, 1, loss, 1.0, 1.0, neighbors=neighbors)
     # A wide bandwidth keeps all steps equally long, so the result shows the sum of all releases.
-    mechanism, bandwidth = NoisyGradientDescent(), None
+    mechanism = NoisyGradientDescent()
+    bandwidth = None
     if plain:
-        mechanism, bandwidth = NoisyGradientDescent(steps, step_size=0.1, average=False), 1.0
+        mechanism = NoisyGradientDescent(steps, step_size=0.1, average=False)
+        bandwidth = 1.0
     settings = mechanism.settings(bandwidth, None, levels, targets)
     parameters = {"gradient": settings} | ({"inference": True} if inference else {})
     certificate = mechanism.certify(bounds, claim or GaussianDP(MU), parameters)
@@ -106,10 +119,16 @@ def best_attack(name, factor, runs, neighbors="replace_one"):
     return audit(*samplers, GaussianDP(MU), runs=runs, rng=0)
 
 
-@pytest.mark.parametrize("neighbors", ["replace_one", pytest.param("add_or_remove_one", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["median", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FITS)[1:])])
+@pytest.mark.parametrize(
+    "neighbors", ["replace_one", pytest.param("add_or_remove_one", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "name", ["median", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FITS)[1:])]
+)
 def test_a_fit_with_a_twentieth_of_its_noise_is_caught(name, neighbors):
-    """One record moves the sums of a fit by a good part of what is paid for: half of it and more, together."""
+    """One record moves the sums of a fit by a good part of what is paid for: half of it and
+    more, together.
+    """
     assert not best_attack(name, 0.05, 100, neighbors).passed
 
 

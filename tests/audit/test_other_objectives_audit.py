@@ -1,7 +1,8 @@
 """Audits of output perturbation beyond means over rows: ours survives, half of the noise does not.
 
-The exact points that noise is added to are those of the mechanism itself, on neighbours that (nearly) attain its
-sensitivity. Every audit is wrong about a correct claim with probability at most 1e-6.
+The exact points that noise is added to are those of the mechanism itself, on neighbours that
+(nearly) attain its sensitivity. Every audit is wrong about a correct claim with probability at most
+1e-6.
 """
 
 import numpy as np
@@ -33,7 +34,8 @@ from dpconvex.privacy import (
 )
 from dpconvex.smoothing import LogisticKernel, convolve
 
-CLAIM, RUNS = GaussianDP(1.0), 50_000
+CLAIM = GaussianDP(1.0)
+RUNS = 50_000
 ROWS = RowMap(1, 1.0, fit_intercept=False)
 STEEP = convolve(Hinge(), LogisticKernel(), 0.02)
 
@@ -54,7 +56,10 @@ def far(width):
 
 def one_record(kind, bounds, loss, *settings, **more):
     """A data set of one record, its target at opposite extremes."""
-    sides = [kind(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, *settings, **more) for y in (1.0, -1.0)]
+    sides = [
+        kind(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, *settings, **more)
+        for y in (1.0, -1.0)
+    ]
     return bounds, *sides
 
 
@@ -66,10 +71,13 @@ def robust(loss, norm, shape=None):
 
 
 def top_rank():
-    """One negative record, above or below the line on which all positive ones lie: scores turn away from it."""
+    """One negative record, above or below the line on which all positive ones lie: scores turn
+    away from it.
+    """
     public = {"loss": STEEP, "row_norm": 1.0, "top": 1, "min_positive": 100}
     public |= {"alpha": 200.0, "width": 1e-5}
-    X, y = np.tile([[1.0, 0.0]], (101, 1)), np.arange(101) >= 1
+    X = np.tile([[1.0, 0.0]], (101, 1))
+    y = np.arange(101) >= 1
     sides = []
     for first in ([0.7, 0.7], [0.7, -0.7]):
         X[0] = first
@@ -101,7 +109,8 @@ CASES = {
 
 
 def attack(distance, std):
-    first, second = GaussianRelease(0.0, std), GaussianRelease(float(distance), std)
+    first = GaussianRelease(0.0, std)
+    second = GaussianRelease(float(distance), std)
     return audit(first.sample, second.sample, CLAIM, runs=RUNS, rng=0)
 
 
@@ -111,27 +120,36 @@ def test_half_of_the_noise_is_caught(name):
     mechanism = OutputPerturbation()
     certificate = mechanism.certify(bounds, CLAIM)
     points = [mechanism.minimise(side, certificate) for side in sides]
-    distance, std = np.linalg.norm(points[0] - points[1]), certificate.noise["release"]["std"]
+    distance = np.linalg.norm(points[0] - points[1])
+    std = certificate.noise["release"]["std"]
     assert attack(distance, std).passed
     assert not attack(distance, std / 2).passed
 
 
 def test_accuracy_at_the_top():
-    """Of negative records the bound is far from attained at minimisers: an eighth of the noise is caught."""
+    """Of negative records the bound is far from attained at minimisers: an eighth of the noise
+    is caught.
+    """
     bounds, *sides = top_rank()
     certificate = OutputPerturbation().certify(bounds, CLAIM)
     points = [OutputPerturbation().minimise(side, certificate) for side in sides]
-    distance, std = np.linalg.norm(points[0] - points[1]), certificate.noise["release"]["std"]
+    distance = np.linalg.norm(points[0] - points[1])
+    std = certificate.noise["release"]["std"]
     assert attack(distance, std).passed
     assert not attack(distance, std / 8).passed
 
 
 @pytest.mark.slow
 def test_exponential_mechanism():
-    """Two candidates, and a record that prefers either: odds move by half of epsilon, so a quarter is caught."""
+    """Two candidates, and a record that prefers either: odds move by half of epsilon, so a
+    quarter is caught.
+    """
     loss = Absolute()
     bounds = LinearBounds(1, 1, loss, 1.0, 1.0, fit_intercept=False)
-    sides = [EmpiricalObjective(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, 0.0) for y in (5.0, -5.0)]
+    sides = [
+        EmpiricalObjective(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, 0.0)
+        for y in (5.0, -5.0)
+    ]
     mechanism = ExponentialMechanism(points=2)
     for true, passes in ((1.0, True), (4.0, False)):
         certificate = mechanism.certify(bounds, PureDP(true), seeded=True)
@@ -140,7 +158,8 @@ def test_exponential_mechanism():
 
 
 def matrices(target):
-    A, Y = np.tile(np.eye(2), (1, 1, 1)), np.full((1, 2), target)
+    A = np.tile(np.eye(2), (1, 1, 1))
+    Y = np.full((1, 2), target)
     return A, Y
 
 
@@ -163,9 +182,13 @@ def test_matrix_records(name):
     """One record, whose targets are far away on either side."""
     model, data = MATRICES[name]
     model.set_params(mechanism="output", alpha=1.0, bandwidth=0.01)
-    points = [model.set_params(mu=1e9, random_state=0).fit(*data(target)).coef_ for target in (50.0, -50.0)]
+    points = [
+        model.set_params(mu=1e9, random_state=0).fit(*data(target)).coef_
+        for target in (50.0, -50.0)
+    ]
     A, Y = data(50.0)
     certificate = model.set_params(mu=1.0).certify(1, A.shape[2], Y.shape[1])
-    distance, std = np.linalg.norm(points[0] - points[1]), certificate.noise["release"]["std"]
+    distance = np.linalg.norm(points[0] - points[1])
+    std = certificate.noise["release"]["std"]
     assert attack(distance, std).passed
     assert not attack(distance, std / 2).passed

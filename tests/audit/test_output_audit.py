@@ -17,18 +17,22 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, PureDP
 
-ALPHA, LOSS = 0.5, Huber(0.1)
+ALPHA = 0.5
+LOSS = Huber(0.1)
 
 
 def neighbours(gap=0.0):
-    """Objectives of one record with the target at opposite extremes, their far points, and the bounds.
+    """Objectives of one record with the target at opposite extremes, their far points, and the
+    bounds.
 
-    On its linear piece the loss is all penalty, so a point ``sqrt(2 gap / alpha)`` further out has exactly this gap.
+    On its linear piece the loss is all penalty, so a point ``sqrt(2 gap / alpha)`` further out has
+    exactly this gap.
     """
     row_map = RowMap.from_bounds(1, (-1.0, 1.0))
     bounds = LinearBounds(1, 1, LOSS, 1.0, 1.0, alpha=ALPHA)
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
-    objectives, points = [], []
+    objectives = []
+    points = []
     for target in (100.0, -100.0):
         rows = MemoryRows(np.ones((1, 1)), np.array([target]), row_map)
         objective = EmpiricalObjective(rows, LOSS, ALPHA)
@@ -42,7 +46,8 @@ def neighbours(gap=0.0):
 
 def attack(points, std, claim, runs):
     distance = float(np.linalg.norm(points[0] - points[1]))
-    first, second = GaussianRelease(0.0, std), GaussianRelease(distance, std)
+    first = GaussianRelease(0.0, std)
+    second = GaussianRelease(distance, std)
     return audit(first.sample, second.sample, claim, runs=runs, rng=0)
 
 
@@ -69,7 +74,8 @@ def test_our_laplace_noise_survives_and_half_of_it_does_not():
 def test_whole_release_survives():
     """The mechanism as called by a fit, noise source included."""
     objectives, _, bounds = neighbours()
-    claim, mechanism = GaussianDP(0.5), OutputPerturbation(solver="L-BFGS-B", radius=2.0)
+    claim = GaussianDP(0.5)
+    mechanism = OutputPerturbation(solver="L-BFGS-B", radius=2.0)
     certificate = mechanism.certify(bounds, claim, seeded=True)
     first, second = (releases_of(mechanism, objective, certificate) for objective in objectives)
     assert audit(first, second, claim, runs=1000, rng=0).passed
@@ -77,7 +83,8 @@ def test_whole_release_survives():
 
 def test_a_certified_gap_is_paid_for():
     """Ours, stopped at the same gap, at the farthest points the gap allows."""
-    gap, claim = 0.05, ApproxDP(1.0, 1e-5)
+    gap = 0.05
+    claim = ApproxDP(1.0, 1e-5)
     _, points, bounds = neighbours(gap)
     std = OutputPerturbation(gap=gap).certify(bounds, claim).noise["release"]["std"]
     assert attack(points, std, claim, 200_000).passed

@@ -1,4 +1,5 @@
-"""Attacks on a whole person: the claim survives them, and half the noise or one forgotten row does not.
+"""Attacks on a whole person: the claim survives them, and half the noise or one forgotten row does
+not.
 
 Every audit is wrong about a correct claim with probability at most 1e-6.
 """
@@ -18,17 +19,26 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.person_identifiers import person_tags
 from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid
 from dpconvex.losses import Hinge, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    NoisySGD,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PhasedERM,
+)
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
-MU, RUNS = 1.0, 4_000
+MU = 1.0
+RUNS = 4_000
 ROW_MAP = RowMap.from_bounds(1, (-1.0, 1.0))
 
 
 def objective(people, loss, alpha=0.0, forgotten=False):
-    """Return the objective of people, each given by its number of rows and the target of all of them."""
+    """Return the objective of people, each given by its number of rows and the target of all of
+    them.
+    """
     names = np.repeat(np.arange(len(people)), [rows for rows, _ in people])
     y = np.repeat([target for _, target in people], [rows for rows, _ in people])
     tags = person_tags(names)
@@ -36,7 +46,9 @@ def objective(people, loss, alpha=0.0, forgotten=False):
     shares = round_weights_to_grid(shares, count)
     if forgotten:
         shares[0] = 1.0
-    rows = MemoryRows(np.ones((y.size, 1)), y, ROW_MAP, threads=1, row_weights=RowWeights(shares, count, tags))
+    rows = MemoryRows(
+        np.ones((y.size, 1)), y, ROW_MAP, threads=1, row_weights=RowWeights(shares, count, tags)
+    )
     return EmpiricalObjective(rows, loss, alpha, divisor=2)
 
 
@@ -63,7 +75,9 @@ class Silence(NoiseSource):
 
 
 def attack_gradients(loss, factor=1.0, forgotten=False):
-    """One row against fifty at the other end, in a fit's gradients, in coordinates in which every row is long."""
+    """One row against fifty at the other end, in a fit's gradients, in coordinates in which
+    every row is long.
+    """
     certificate = NoisyGradientDescent(steps=2).certify(bounds_of(loss), GaussianDP(4.0))
     far = 1.0 if loss.kind == "margin" else 1e6
     pair = [objective([(50, way * far), (3, far)], loss, 0.0, forgotten) for way in (-1.0, 1.0)]
@@ -89,7 +103,9 @@ def attack_gradients(loss, factor=1.0, forgotten=False):
 
 
 def weaker(certificate, factor=0.5):
-    noise = {name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()}
+    noise = {
+        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
+    }
     return replace(certificate, noise=noise)
 
 
@@ -112,8 +128,10 @@ def test_one_forgotten_row_is_caught():
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 0.5])
 def test_output_perturbation(factor):
-    alpha, loss = 1.0, Pinball(0.5)
-    mechanism, claim = OutputPerturbation(), GaussianDP(MU)
+    alpha = 1.0
+    loss = Pinball(0.5)
+    mechanism = OutputPerturbation()
+    claim = GaussianDP(MU)
     certificate = mechanism.certify(bounds_of(loss, alpha), claim)
     pair = [objective([(rows, way), (3, 1e6)], loss, alpha) for rows, way in ((50, -1e6), (1, 1e6))]
     result = attack(mechanism, weaker(certificate, factor), pair, claim)
@@ -122,9 +140,13 @@ def test_output_perturbation(factor):
 
 @pytest.mark.parametrize("factor", [1.0, 0.25])
 def test_objective_perturbation(factor):
-    """The trace form pays more than is needed for such neighbours: a quarter of its noise is caught."""
-    loss, alpha = convolve(Pinball(0.5), LogisticKernel(), 1.0), 40.0
-    mechanism, claim = ObjectivePerturbation(), ApproxDP(1.0, 0.01)
+    """The trace form pays more than is needed for such neighbours: a quarter of its noise is
+    caught.
+    """
+    loss = convolve(Pinball(0.5), LogisticKernel(), 1.0)
+    alpha = 40.0
+    mechanism = ObjectivePerturbation()
+    claim = ApproxDP(1.0, 0.01)
     certificate = mechanism.certify(bounds_of(loss, alpha), claim)
     assert "trace" in certificate.theorem
     pair = [objective([(rows, way), (3, 1e6)], loss, alpha) for rows, way in ((50, -1e6), (1, 1e6))]
@@ -132,7 +154,9 @@ def test_objective_perturbation(factor):
     assert result.passed == (factor == 1.0)
 
 
-@pytest.mark.parametrize("mechanism", [NoisySGD(steps=4, batch_size=2), PhasedERM(phases=1)], ids=repr)
+@pytest.mark.parametrize(
+    "mechanism", [NoisySGD(steps=4, batch_size=2), PhasedERM(phases=1)], ids=repr
+)
 def test_batches_and_phases_of_people(mechanism):
     claim = ApproxDP(1.0, 0.01)
     certificate = mechanism.certify(bounds_of(Logistic()), claim)
@@ -141,10 +165,16 @@ def test_batches_and_phases_of_people(mechanism):
 
 
 def person_pairs(X, y, groups, rows):
-    """Yield pairs of tables that differ in one person, of so many rows, all alike, in the first and in the second."""
+    """Yield pairs of tables that differ in one person, of so many rows, all alike, in the first
+    and in the second.
+    """
 
     def data(feature, target, count):
-        added = np.full((count, 1), feature), np.full(count, target), np.full(count, groups.max() + 1)
+        added = (
+            np.full((count, 1), feature),
+            np.full(count, target),
+            np.full(count, groups.max() + 1),
+        )
         return tuple(np.concatenate(part) for part in zip(added, (X, y, groups), strict=True))
 
     few, many = rows
@@ -155,10 +185,17 @@ def person_pairs(X, y, groups, rows):
 
 @pytest.mark.slow
 def test_whole_estimators_and_pairs_that_are_no_neighbours():
-    X, y, names = np.zeros((4, 1)), np.zeros(4), np.array([1, 1, 2, 3])
+    X = np.zeros((4, 1))
+    y = np.zeros(4)
+    names = np.array([1, 1, 2, 3])
     model = DPQuantileRegressor(
-        0.5, mu=0.5, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism="output", alpha=1.0,
-    )  # fmt: skip
+        0.5,
+        mu=0.5,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+        mechanism="output",
+        alpha=1.0,
+    )
     for pair in person_pairs(X, y, names, rows=(1, 20)):
         assert audit_estimator(model, pair, 200, rng=0).passed
     far = NeighborPair("two", (X, y, names), (X + np.array([[1], [0], [1], [0]]), y, names))

@@ -1,8 +1,10 @@
-"""Audits of single phases of the private fit: what one release shows of a record is what it was paid for.
+"""Audits of single phases of the private fit: what one release shows of a record is what it was
+paid for.
 
-A question is asked as a fit asks it, on two tables that differ in one record; the number and the noise that the gate is
-asked for are then released many times. False-alarm rate: each audit refutes a true claim with probability at most 1e-6,
-and seeds are fixed. Power: half the noise is refuted, with a wide margin, by 6,000 runs.
+A question is asked as a fit asks it, on two tables that differ in one record; the number and the
+noise that the gate is asked for are then released many times. False-alarm rate: each audit refutes
+a true claim with probability at most 1e-6, and seeds are fixed. Power: half the noise is refuted,
+with a wide margin, by 6,000 runs.
 """
 
 from dataclasses import replace
@@ -32,7 +34,8 @@ from dpconvex.losses import (
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
-ROWS, COLUMNS = 40, 2
+ROWS = 40
+COLUMNS = 2
 ROW_MAP = RowMap.from_bounds(COLUMNS, None).weighted(NoisyGradientDescent().clip_limit)
 NOTHING = np.zeros(COLUMNS + 1)
 FRAME = RowGeometry(np.eye(COLUMNS + 1), 1, median_row_norm=1.0, moments=np.ones(COLUMNS + 1))
@@ -76,14 +79,18 @@ def residuals(rows, config):
         rows.count("residuals", QueryStatistic("residual", NOTHING), 0.0)
     else:
         loss = rows.bounds.loss
-        locate_residual_tails(rows, "residuals", NOTHING, 1.0, ROWS, loss if loss.kind == "rate" else None)
+        locate_residual_tails(
+            rows, "residuals", NOTHING, 1.0, ROWS, loss if loss.kind == "rate" else None
+        )
 
 
 def labels(rows, config):
     if rows.terms["labels"].query == "count":
         rows.count("labels", QueryStatistic("label"), -0.5)
     else:
-        rows.histogram("labels", QueryStatistic("target"), np.arange(rows.bounds.loss.outcomes - 1) + 0.5)
+        rows.histogram(
+            "labels", QueryStatistic("target"), np.arange(rows.bounds.loss.outcomes - 1) + 0.5
+        )
 
 
 def margins(rows, config):
@@ -122,16 +129,35 @@ def scores(rows, config):
 
 RATE_PHASES = targets, residuals, gradients, late, curvature, scores
 PHASES = [
-    (Squared(), columns), (Squared(), lengths), (Squared(), moments), (Squared(), octaves),
-    (Squared(), targets), (Squared(), residuals), (Squared(), gradients), (Squared(), late),
-    (Pinball(0.5), residuals), (Pinball(0.5), gradients), (Pinball(0.5), curvature),
-    (Pinball(0.5), scores), (Logistic(), labels), (Logistic(), margins), (Logistic(), gradients),
-    (Softmax(3), labels), (Softmax(3), gradients), (CrammerSinger(4), gradients),
+    (Squared(), columns),
+    (Squared(), lengths),
+    (Squared(), moments),
+    (Squared(), octaves),
+    (Squared(), targets),
+    (Squared(), residuals),
+    (Squared(), gradients),
+    (Squared(), late),
+    (Pinball(0.5), residuals),
+    (Pinball(0.5), gradients),
+    (Pinball(0.5), curvature),
+    (Pinball(0.5), scores),
+    (Logistic(), labels),
+    (Logistic(), margins),
+    (Logistic(), gradients),
+    (Softmax(3), labels),
+    (Softmax(3), gradients),
+    (CrammerSinger(4), gradients),
     *((Tweedie(1.5, -5.0, 5.0, 1000.0), phase) for phase in RATE_PHASES),
-    *((Tweedie(power, -5.0, 5.0, 1000.0), phase) for power in (1.0, 2.0) for phase in (gradients, curvature)),
-    (DiscreteHazard(3), labels), (DiscreteHazard(3), gradients), (ProportionalOdds(2), labels),
+    *(
+        (Tweedie(power, -5.0, 5.0, 1000.0), phase)
+        for power in (1.0, 2.0)
+        for phase in (gradients, curvature)
+    ),
+    (DiscreteHazard(3), labels),
+    (DiscreteHazard(3), gradients),
+    (ProportionalOdds(2), labels),
     (ProportionalOdds(2), gradients),
-]  # fmt: skip
+]
 
 
 def named(value):
@@ -139,9 +165,16 @@ def named(value):
 
 
 def certified(loss, neighbors, name):
-    """Return a certificate of which one release of a name is about 1.5-Gaussian DP: what an audit tells best."""
-    bounds = LinearBounds(ROWS, COLUMNS, loss, ROW_MAP.row_norm, ROW_MAP.max_norm, neighbors=neighbors)
-    parameters = {"gradient": NoisyGradientDescent().settings(), "inference": loss.kind != "several"}
+    """Return a certificate of which one release of a name is about 1.5-Gaussian DP: what an
+    audit tells best.
+    """
+    bounds = LinearBounds(
+        ROWS, COLUMNS, loss, ROW_MAP.row_norm, ROW_MAP.max_norm, neighbors=neighbors
+    )
+    parameters = {
+        "gradient": NoisyGradientDescent().settings(),
+        "inference": loss.kind != "several",
+    }
     if loss.kind == "residual":
         parameters["gradient"]["raw_target"] = True
     mu = 10.0
@@ -158,14 +191,19 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
     certificate = certified(loss, neighbors, name)
     term = certificate.noise[name]
     extreme = 1.0 if loss.kind == "margin" else 1e6
-    X, y = np.full((ROWS, COLUMNS), 2000.0), np.full(ROWS, extreme)
+    X = np.full((ROWS, COLUMNS), 2000.0)
+    y = np.full(ROWS, extreme)
     X[0] = X[-1] = (2000.0, 0.0)
-    changed = {moments: [[0.0, -1e9]], lengths: [[0.0, 0.0]], columns: [[-1e9, 1e9]]}.get(phase, X[:1])
+    changed = {moments: [[0.0, -1e9]], lengths: [[0.0, 0.0]], columns: [[-1e9, 1e9]]}.get(
+        phase, X[:1]
+    )
     if phase in (curvature, scores):
         changed = [[0.0, -2000.0]]
     target = -extreme
     if loss.kind in ("several", "rate") and phase in (gradients, late):
-        changed, target = -X[:1], extreme  # slopes of two outcomes are not opposite, but rows may be
+        # slopes of two outcomes are not opposite, but rows may be
+        changed = -X[:1]
+        target = extreme
     if loss.kind == "rate" and phase in (curvature, scores):
         target = extreme
     other = np.vstack([X[1:], changed]), np.append(y[1:], target)
@@ -175,7 +213,8 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
 
     def asked(table, factor=1.0):
         noise = {**certificate.noise, name: replace(term, scale=factor * term.scale)}
-        stated, source = replace(certificate, noise=noise), Asked()
+        stated = replace(certificate, noise=noise)
+        source = Asked()
         rows = PrivateRows([MemoryRows(*table, ROW_MAP, threads=1)], stated, source)
         phase(rows, certificate.parameters["fit"])
         return source.last
@@ -194,7 +233,11 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
     assert 0.99 * term.sensitivity < np.linalg.norm(way) <= term.sensitivity * (1 + 1e-9)
     for factor, passes in ((1.0, True), (0.5, False)):
         result = audit(
-            sampler((X, y), factor), sampler(other, factor), phase_claim(certificate, name, 1),
-            runs=6_000, rng=0, statistic=lambda outputs: outputs @ way,
-        )  # fmt: skip
+            sampler((X, y), factor),
+            sampler(other, factor),
+            phase_claim(certificate, name, 1),
+            runs=6_000,
+            rng=0,
+            statistic=lambda outputs: outputs @ way,
+        )
         assert result.passed is passes

@@ -1,10 +1,11 @@
 """Audits of DPQuantileRegressor on tiny data, with every mechanism it offers.
 
-False-alarm rate: each audit refutes a true claim with probability at most 1e-6, and seeds are fixed.
-Power: at (1, 1e-2) and 400 runs per data set an eighth of the noise is refuted with a wide margin
-(the audit then proves an epsilon of 2 and more where 1 is claimed). Noisy gradient descent spends
-part of its budget on what the coefficients hardly show, so a twentieth is tried there. Finer errors,
-down to half the noise, take 1e5 runs and are left to the audits of the calibrated scalar mechanisms.
+False-alarm rate: each audit refutes a true claim with probability at most 1e-6, and seeds are
+fixed. Power: at (1, 1e-2) and 400 runs per data set an eighth of the noise is refuted with a wide
+margin (the audit then proves an epsilon of 2 and more where 1 is claimed). Noisy gradient descent
+spends part of its budget on what the coefficients hardly show, so a twentieth is tried there. Finer
+errors, down to half the noise, take 1e5 runs and are left to the audits of the calibrated scalar
+mechanisms.
 """
 
 from dataclasses import dataclass
@@ -79,7 +80,9 @@ CASES = {
 LONG = {"gradient, target"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
+)
 def test_honest_noise_survives_and_a_fraction_of_it_does_not(name):
     settings, pair = CASES[name]
     honest = verdict(PAIRS[pair], 1.0, **settings)

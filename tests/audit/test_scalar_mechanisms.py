@@ -23,14 +23,18 @@ LOSSES = [
 def problem(loss, dim, seed=0, rows=4, **options):
     rng = np.random.default_rng(seed)
     targets = rng.choice([-1.0, 1.0], rows) if loss.kind == "margin" else rng.normal(size=rows)
-    return PerturbedObjective(loss, rng.uniform(-1, 1, (rows, dim)), targets, ridge=0.7, scale=2.0, **options)
+    return PerturbedObjective(
+        loss, rng.uniform(-1, 1, (rows, dim)), targets, ridge=0.7, scale=2.0, **options
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_minimisers_have_zero_gradient(loss, dim):
     mechanism = problem(loss, dim, weights=np.array([1.0, 0.5, 0.2, 1.0]))
-    tilts = np.random.default_rng(1).normal(size=(2000, dim)) * 10 ** np.linspace(-3, 3, 2000)[:, None]
+    tilts = (
+        np.random.default_rng(1).normal(size=(2000, dim)) * 10 ** np.linspace(-3, 3, 2000)[:, None]
+    )
     theta = mechanism.minimise(tilts)
     residual = np.linalg.norm(mechanism.gradient(theta) + tilts, axis=1)
     assert np.all(residual <= 2e-11 * (1 + np.linalg.norm(tilts, axis=1)))
@@ -38,7 +42,8 @@ def test_minimisers_have_zero_gradient(loss, dim):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_minimisers_agree_with_general_solvers(loss):
-    line, plane = problem(loss, 1), problem(loss, 2)
+    line = problem(loss, 1)
+    plane = problem(loss, 2)
     for tilt in (-7.0, -0.3, 0.0, 4.0):
         root = brentq(lambda t, b=tilt: line.gradient([[t]])[0, 0] + b, -100, 100, xtol=1e-13)
         assert line.minimise([[tilt]])[0, 0] == pytest.approx(root, abs=1e-9)
@@ -64,9 +69,9 @@ def test_density_integrates_to_one_and_is_that_of_the_samples(noise):
     assert cdf[-1] == pytest.approx(1.0, abs=1e-6)
     sample = mechanism.sample(20_000, np.random.default_rng(3))
     assert kstest(sample, lambda t: np.interp(t, grid, cdf)).pvalue > 1e-6
-    wrong = PerturbedObjective(mechanism.loss, mechanism.rows, mechanism.targets, 0.7, scale=2.2, noise=noise).sample(
-        20_000, np.random.default_rng(3)
-    )
+    wrong = PerturbedObjective(
+        mechanism.loss, mechanism.rows, mechanism.targets, 0.7, scale=2.2, noise=noise
+    ).sample(20_000, np.random.default_rng(3))
     assert kstest(wrong, lambda t: np.interp(t, grid, cdf)).pvalue < 1e-6
 
 
@@ -98,7 +103,8 @@ def test_releases_have_their_laws():
 
 
 def test_perturbed_objective_refuses_bad_parameters():
-    rows, targets = np.ones((1, 1)), np.ones(1)
+    rows = np.ones((1, 1))
+    targets = np.ones(1)
     with pytest.raises(ValueError, match="'ridge' and 'scale'"):
         PerturbedObjective(Logistic(), rows, targets, 0.0, 1.0)
     with pytest.raises(ValueError, match="'rows' parameter"):
@@ -112,7 +118,10 @@ def test_perturbed_objective_refuses_bad_parameters():
 def run(std=2.0, guarantee=None, **options):
     options = {"runs": 4000, "rng": 0, **options}
     return audit(
-        GaussianRelease(0.0, std).sample, GaussianRelease(1.0, std).sample, guarantee or GaussianDP(0.5), **options
+        GaussianRelease(0.0, std).sample,
+        GaussianRelease(1.0, std).sample,
+        guarantee or GaussianDP(0.5),
+        **options,
     )
 
 
@@ -135,7 +144,9 @@ def test_the_bound_follows_from_the_counts():
     from dpconvex.audit import epsilon_lower_bound
 
     result = run(std=0.5)
-    counted = epsilon_lower_bound(result.likely_hits, result.runs, result.rare_hits, result.runs, result.delta)
+    counted = epsilon_lower_bound(
+        result.likely_hits, result.runs, result.rare_hits, result.runs, result.delta
+    )
     assert result.epsilon_lower_bound == pytest.approx(float(counted), rel=1e-12)
     assert result.epsilon == pytest.approx(GaussianDP(0.5).epsilon(result.delta))
 
@@ -153,13 +164,20 @@ def test_both_sides_and_both_roles_are_tried(sign, swapped):
         pair.reverse()
     result = audit(*pair, PureDP(1.5), runs=2000, rng=1, statistic=lambda outputs: outputs)
     assert not result.passed
-    wide, far = ("second" if swapped else "first"), ("above" if sign > 0 else "below")
+    wide = "second" if swapped else "first"
+    far = "above" if sign > 0 else "below"
     assert (result.likely == wide) == (result.direction == far)
 
 
 def test_deviation_sees_what_a_projection_cannot():
     # Equal medians and symmetric laws: only the distance from the centre tells them apart.
-    result = audit(GaussianRelease(0.0, 1.0).sample, GaussianRelease(0.0, 20.0).sample, PureDP(2.0), runs=4000, rng=2)
+    result = audit(
+        GaussianRelease(0.0, 1.0).sample,
+        GaussianRelease(0.0, 20.0).sample,
+        PureDP(2.0),
+        runs=4000,
+        rng=2,
+    )
     assert not result.passed
     assert result.statistic == "deviation"
 
@@ -232,7 +250,9 @@ class MeanEstimator:
     """Stand-in with the interface of the estimators: the clipped mean plus Gaussian noise."""
 
     def __init__(self, std=1.0, random_state=None, ledger=None):
-        self.std, self.random_state, self.ledger = std, random_state, ledger
+        self.std = std
+        self.random_state = random_state
+        self.ledger = ledger
 
     def get_params(self, deep=True):
         return {"std": self.std, "random_state": self.random_state, "ledger": self.ledger}
@@ -259,7 +279,9 @@ def test_estimator_audit_accepts_and_catches():
         assert audit_estimator(MeanEstimator(10.0), pair, runs=500, rng=0).passed
     broken = audit_estimator(MeanEstimator(1.0), pairs[2], runs=500, rng=0)
     assert not broken.passed
-    explicit = audit_estimator(MeanEstimator(1.0), pairs[2], runs=500, rng=0, guarantee=GaussianDP(4.0))
+    explicit = audit_estimator(
+        MeanEstimator(1.0), pairs[2], runs=500, rng=0, guarantee=GaussianDP(4.0)
+    )
     assert explicit.passed
 
 
@@ -288,13 +310,15 @@ def test_estimator_audit_refuses_a_ledger():
 
 
 def test_neighbor_pairs_differ_in_row_zero_only():
-    X, y = np.arange(6.0).reshape(3, 2), np.array([0.0, 1.0, 1.0])
+    X = np.arange(6.0).reshape(3, 2)
+    y = np.array([0.0, 1.0, 1.0])
     for pair in neighbor_pairs(X, y, np.array([0.5, -0.5]), (0.0, 1.0)):
         for rows, targets in (pair.first, pair.second):
             np.testing.assert_array_equal(rows[1:], X[1:])
             np.testing.assert_array_equal(targets[1:], y[1:])
         assert not np.array_equal(
-            np.append(pair.first[0][0], pair.first[1][0]), np.append(pair.second[0][0], pair.second[1][0])
+            np.append(pair.first[0][0], pair.first[1][0]),
+            np.append(pair.second[0][0], pair.second[1][0]),
         )
     with pytest.raises(ValueError, match="'record' parameter of neighbor_pairs"):
         list(neighbor_pairs(X, y, np.ones(3), (0.0, 1.0)))

@@ -1,7 +1,9 @@
-"""Numerical attacks on objective perturbation of structured losses: exact output densities on a grid.
+"""Numerical attacks on objective perturbation of structured losses: exact output densities on a
+grid.
 
-The density of the minimiser at theta is that of the noise at ``-J'(theta)`` times ``det J''(theta)``; sums over a fine
-grid give delta to about 1 %. No randomness: a failure is a failure.
+The density of the minimiser at theta is that of the noise at ``-J'(theta)`` times
+``det J''(theta)``; sums over a fine grid give delta to about 1 %. No randomness: a failure is a
+failure.
 """
 
 import math
@@ -13,26 +15,35 @@ from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, PiecewiseLinear
 from dpconvex.privacy import StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
-REPLACE, ADD_REMOVE = "replace_one", "add_or_remove_one"
+REPLACE = "replace_one"
+ADD_REMOVE = "add_or_remove_one"
 
 
 class Record:
     """One record (A, Y, level) of a smoothed loss on a grid of thetas."""
 
     def __init__(self, loss, A, Y, level=None):
-        self.loss, self.A, self.Y, self.level = loss, np.asarray(A), np.asarray(Y), level
+        self.loss = loss
+        self.A = np.asarray(A)
+        self.Y = np.asarray(Y)
+        self.level = level
 
     def parts(self, theta):
         u = self.Y - theta @ self.A.T
         level = None if self.level is None else np.full(len(u), self.level)
-        slopes, bends = self.loss.gradient(u, level), self.loss.hessian(u, level)
+        slopes = self.loss.gradient(u, level)
+        bends = self.loss.hessian(u, level)
         return -slopes @ self.A, self.A.T @ bends @ self.A
 
 
 def attack(epsilon, first, second, ridge, std, points):
-    """Largest delta(epsilon) over both orders of two data sets, each a list of records (d = 1, 2 or 3)."""
+    """Largest delta(epsilon) over both orders of two data sets, each a list of records (d = 1, 2
+    or 3).
+    """
     d = first[0].A.shape[1]
-    pull = max(sum(r.loss.lipschitz * np.linalg.norm(r.A, 2) for r in side) for side in (first, second))
+    pull = max(
+        sum(r.loss.lipschitz * np.linalg.norm(r.A, 2) for r in side) for side in (first, second)
+    )
     axis = np.linspace(-1, 1, points) * (6.5 * std + pull) / ridge
     theta = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
     laws = []
@@ -41,7 +52,8 @@ def attack(epsilon, first, second, ridge, std, points):
         hessian = np.broadcast_to(ridge * np.eye(d), (len(theta), d, d))
         for record in records:
             gradient, bend = record.parts(theta)
-            slope, hessian = slope + gradient, hessian + bend
+            slope = slope + gradient
+            hessian = hessian + bend
         log_law = -0.5 * (slope**2).sum(axis=1) / std**2 - d / 2 * math.log(2 * math.pi * std**2)
         law = np.exp(log_law) * np.linalg.det(hessian) * (axis[1] - axis[0]) ** d
         assert law.sum() == pytest.approx(1, abs=2e-3)
@@ -84,7 +96,9 @@ def certified(loss, kappa, epsilon, delta, neighbors):
     ridge = loss.smoothness / kappa
     bounds = StructuredBounds(1, min(loss.outputs, 3), loss, 1.0, alpha=ridge, neighbors=neighbors)
     assert bounds.curvature_ratio == pytest.approx(kappa)
-    std = objective_perturbation_scale(epsilon, delta, bounds.lipschitz, kappa, rank=bounds.rank, neighbors=neighbors)
+    std = objective_perturbation_scale(
+        epsilon, delta, bounds.lipschitz, kappa, rank=bounds.rank, neighbors=neighbors
+    )
     return ridge, std
 
 
@@ -120,17 +134,22 @@ class Common:
     """A shared penalty ``count * ||matrix theta||_1``, smoothed: the same for both sides."""
 
     def __init__(self, matrix, width, count):
-        self.A, self.count = np.asarray(matrix), count
+        self.A = np.asarray(matrix)
+        self.count = count
         self.loss = convolve_vector(L1Norm(len(self.A)), GaussianKernel(len(self.A)), width)
 
     def parts(self, theta):
-        slopes, bends = self.loss.gradient(-theta @ self.A.T), self.loss.hessian(-theta @ self.A.T)
+        slopes = self.loss.gradient(-theta @ self.A.T)
+        bends = self.loss.hessian(-theta @ self.A.T)
         return -self.count * slopes @ self.A, self.count * self.A.T @ bends @ self.A
 
 
 def shared_attack(rng, epsilon, delta, factor, strength=1.0):
-    """Delta of a replaced record of a link beside a strong shared penalty, with a factor on the certified noise."""
-    link, d = Huber(1.0), 2
+    """Delta of a replaced record of a link beside a strong shared penalty, with a factor on the
+    certified noise.
+    """
+    link = Huber(1.0)
+    d = 2
     matrix = rng.normal(size=(3, d))
     norm = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
     kappa = math.expm1(epsilon * rng.choice([0.05, 0.2]))
@@ -147,7 +166,9 @@ def shared_attack(rng, epsilon, delta, factor, strength=1.0):
     std = factor * bounds.linear_term_scale(epsilon, delta)
     ridge = bounds.alpha
     spread = std / ridge
-    single = convolve_vector(PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8)  # slope 1, curvature below 1
+    single = convolve_vector(
+        PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8
+    )  # slope 1, curvature below 1
     assert single.smoothness <= link.smoothness
     z = rng.normal(size=d)
     z /= np.linalg.norm(z)
@@ -177,12 +198,14 @@ def relu_pair(size, kinks, width):
 
 
 def printed_constants(size, epsilon, delta):
-    """Noise and bandwidth as printed for hinges of rows of norm ``size``, for a ridge of 1 in sum form.
+    """Noise and bandwidth as printed for hinges of rows of norm ``size``, for a ridge of 1 in sum
+    form.
 
-    ``(x)^+ = |x|/2 + x/2``, so A = z/2 and h(x) = x/2: ``C^2 = ||A||^2 + (D L_h)^2 = size^2 / 2``, although gradients
-    are as long as ``size``; ``std^2 = C^2 (8 log(1/delta) + 8 epsilon) / epsilon^2``;
-    ``lambda = beta (m + 1) / (n epsilon)`` with ``beta = 1 / bandwidth``, in which ``||A||^2`` is missing. The ridge is
-    ``2 n lambda``, m = 1.
+    ``(x)^+ = |x|/2 + x/2``, so A = z/2 and h(x) = x/2: ``C^2 = ||A||^2 + (D L_h)^2 = size^2 / 2``,
+    although gradients are as long as ``size``;
+    ``std^2 = C^2 (8 log(1/delta) + 8 epsilon) / epsilon^2``;
+    ``lambda = beta (m + 1) / (n epsilon)`` with ``beta = 1 / bandwidth``, in which ``||A||^2`` is
+    missing. The ridge is ``2 n lambda``, m = 1.
     """
     std = size * math.sqrt(0.5 * (8 * math.log(1 / delta) + 8 * epsilon)) / epsilon
     bandwidth = 4 / epsilon
@@ -191,12 +214,17 @@ def printed_constants(size, epsilon, delta):
 
 @pytest.mark.parametrize(("size", "excess"), [(1.0, 2.0), (4.0, 20.0)])
 def test_published_constants_fail_under_replace_one(size, excess):
-    epsilon, delta = 1.0, 1e-5
+    epsilon = 1.0
+    delta = 1e-5
     std, width = printed_constants(size, epsilon, delta)
     pairs = [(1e7, 6.0), (-1.0, 4.0), (3.0, -2.0), (2.0, -2.0), (0.0, 1.0)]
-    true = [attack(epsilon, *relu_pair(size, np.array(kinks) * size * std, width), 1.0, std, 8001) for kinks in pairs]
+    true = [
+        attack(epsilon, *relu_pair(size, np.array(kinks) * size * std, width), 1.0, std, 8001)
+        for kinks in pairs
+    ]
     assert max(true) > excess * delta
-    # The certificate asks for more noise, or for a wider kernel, and then the attacks stay below delta.
+    # The certificate asks for more noise, or for a wider kernel, and then the attacks stay below
+    # delta.
     if size > 1:
         width *= 16
     loss = relu_pair(size, (0.0, 0.0), width)[0][0].loss
@@ -204,6 +232,7 @@ def test_published_constants_fail_under_replace_one(size, excess):
     safe = objective_perturbation_scale(epsilon, delta, bounds.lipschitz, bounds.curvature_ratio)
     assert safe > std
     assert all(
-        attack(epsilon, *relu_pair(size, np.array(kinks) * size * safe, width), 1.0, safe, 8001) <= delta
+        attack(epsilon, *relu_pair(size, np.array(kinks) * size * safe, width), 1.0, safe, 8001)
+        <= delta
         for kinks in pairs
     )

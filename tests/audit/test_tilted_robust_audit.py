@@ -1,4 +1,5 @@
-"""Audits of tilted and robust releases: ours survives, a mean's sensitivity or a tenth of the noise does not.
+"""Audits of tilted and robust releases: ours survives, a mean's sensitivity or a tenth of the noise
+does not.
 
 Every audit is wrong about a correct claim with probability at most 1e-6.
 """
@@ -10,7 +11,13 @@ import pytest
 from scalar_mechanisms import GaussianRelease
 from sklearn.base import clone, is_classifier
 
-from dpconvex import DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor, DPTopRankClassifier
+from dpconvex import (
+    DPRobustClassifier,
+    DPRobustRegressor,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+    DPTopRankClassifier,
+)
 from dpconvex.audit import audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
@@ -23,12 +30,17 @@ pytestmark = pytest.mark.slow  # thousands of runs each
 
 def tight_pair(exponent, n):
     """Minimisers of the neighbours that attain the tilted sensitivity, and the bounds."""
-    width, reach = 0.002, 0.5
+    width = 0.002
+    reach = 0.5
     row_map = RowMap.from_bounds(1, (-1.0, 1.0), 1.0, fit_intercept=False)
     tilt = exponent / (width * (1 + reach))
-    bounds = TiltedBounds(n, 1, Huber(width), 1.0, 1.0, fit_intercept=False, alpha=width / reach, tilt=tilt)
+    bounds = TiltedBounds(
+        n, 1, Huber(width), 1.0, 1.0, fit_intercept=False, alpha=width / reach, tilt=tilt
+    )
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
-    X, y, points = np.ones((n, 1)), np.full(n, -reach - width), []
+    X = np.ones((n, 1))
+    y = np.full(n, -reach - width)
+    points = []
     for first in (-reach - width, 1.0):
         y[0] = first
         objective = TiltedObjective(MemoryRows(X, y, row_map), bounds.loss, bounds.alpha, tilt)
@@ -38,7 +50,9 @@ def tight_pair(exponent, n):
 
 def as_a_mean(bounds):
     """Return the same facts without the tilt."""
-    return LinearBounds(**{field.name: getattr(bounds, field.name) for field in fields(LinearBounds)})
+    return LinearBounds(
+        **{field.name: getattr(bounds, field.name) for field in fields(LinearBounds)}
+    )
 
 
 @pytest.mark.parametrize("claim", [ApproxDP(1.0, 1e-5), GaussianDP(1.0)])
@@ -67,7 +81,8 @@ MODELS = [
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_fitted_models_survive_and_a_tenth_of_the_noise_would_not(model):
-    """Whole fits, noise source included: the record at the influence bound with its target at opposite extremes.
+    """Whole fits, noise source included: the record at the influence bound with its target at
+    opposite extremes.
 
     A tenth of mu is refuted: this is what noise ten times too small would look like.
     """

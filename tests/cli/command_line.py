@@ -30,7 +30,8 @@ city = ["berlin", "paris"]
 
 def sales_csv(rows: int, seed: int = 0) -> str:
     rng = np.random.default_rng(seed)
-    temperature, price = rng.normal(15, 8, rows), rng.uniform(1, 9, rows)
+    temperature = rng.normal(15, 8, rows)
+    price = rng.uniform(1, 9, rows)
     city = rng.choice(["berlin", "paris", "rome"], rows)
     demand = 40 + 1.5 * temperature - 3 * price + 10 * (city == "paris") + rng.normal(0, 6, rows)
     lines = ["day,temperature,price,city,demand"]
@@ -80,5 +81,6 @@ class Folder:
 
     def fit(self, *more: object) -> Result:
         return self.run(
-            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"), *("--overwrite", *more)
+            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"),
+            *("--overwrite", *more),
         )

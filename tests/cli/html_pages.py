@@ -1,4 +1,6 @@
-"""What is wrong with a page that has to stand alone: broken links, pictures without words, needs of other files."""
+"""What is wrong with a page that has to stand alone: broken links, pictures without words, needs
+of other files.
+"""
 
 from __future__ import annotations
 

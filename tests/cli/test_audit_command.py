@@ -1,6 +1,7 @@
 """The audit command: keeps its time, refutes what is false, and says what it could have seen.
 
-False-alarm rate: a true claim is refuted with probability at most 1e-6 per run of the command, and seeds are fixed.
+False-alarm rate: a true claim is refuted with probability at most 1e-6 per run of the command, and
+seeds are fixed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,20 @@ def place(folder, monkeypatch):
 
 
 def own(place, name, *more):
-    return place.run(*("audit", "--sampler", f"audited:{name}", "--mu", 0.5, "--runs", 20_000, "--seed", 0, *more))
+    return place.run(
+        *(
+            "audit",
+            "--sampler",
+            f"audited:{name}",
+            "--mu",
+            0.5,
+            "--runs",
+            20_000,
+            "--seed",
+            0,
+            *more,
+        )
+    )
 
 
 def test_a_mechanism_of_the_users_own(place):
@@ -150,7 +164,9 @@ def test_an_estimator_with_too_little_noise_is_caught(folder, monkeypatch):
     from dpconvex.privacy.noise import NoiseSource
 
     plain = NoiseSource.gaussian
-    monkeypatch.setattr(NoiseSource, "gaussian", lambda self, std, size: plain(self, std / 20, size))
+    monkeypatch.setattr(
+        NoiseSource, "gaussian", lambda self, std, size: plain(self, std / 20, size)
+    )
     result = folder.run(
         *("audit", "--mechanism", "output", "--alpha", 1, "--runs", 150, "--seconds", 3600),
         *("--seed", 0, "--json", "--n-samples", 4, "--delta", 0.01, "--confidence", 0.999),
@@ -168,11 +184,41 @@ def test_any_number_of_runs_can_be_audited():
         assert audit(draw, draw, GaussianDP(0.5), runs, rng=runs).passed
 
 
-ODD = ["", "nan", "inf", "-1", "0", "1e-300", "1e300", "5", "0.5", "tea", "None", "\u202e", "audited:honest", "mine:"]
+ODD = [
+    "",
+    "nan",
+    "inf",
+    "-1",
+    "0",
+    "1e-300",
+    "1e300",
+    "5",
+    "0.5",
+    "tea",
+    "None",
+    "\u202e",
+    "audited:honest",
+    "mine:",
+]
 FLAGS = [
-    "--task", "--sampler", "--n-samples", "--n-features", "--seconds", "--runs", "--confidence", "--seed",
-    "--epsilon", "--delta", "--mu", "--mechanism", "--neighbors", "--alpha", "--quantile", "--kernel", "--row-norm",
-]  # fmt: skip
+    "--task",
+    "--sampler",
+    "--n-samples",
+    "--n-features",
+    "--seconds",
+    "--runs",
+    "--confidence",
+    "--seed",
+    "--epsilon",
+    "--delta",
+    "--mu",
+    "--mechanism",
+    "--neighbors",
+    "--alpha",
+    "--quantile",
+    "--kernel",
+    "--row-norm",
+]
 
 
 def fuzz_options(place, count, seed):

@@ -53,7 +53,8 @@ def checked(folder, *more):
 def test_every_column_is_counted(visits):
     found, columns = checked(visits)
     counts = {
-        name: [column[key] for key in ("empty", "unread", "outside", "absent")] for name, column in columns.items()
+        name: [column[key] for key in ("empty", "unread", "outside", "absent")]
+        for name, column in columns.items()
     }
     assert counts == {
         "age": [1, 1, 1, 0],
@@ -128,7 +129,9 @@ def test_a_fit_says_the_same_whether_rows_are_invalid_or_not(folder):
 
 def test_labels_that_are_no_classes_are_refused_with_a_remedy(visits):
     (visits / "labels.csv").write_text("\n".join(["back,age", *["3,40"] * 20, *["0,41"] * 20]))
-    (visits / "s.toml").write_text('[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n')  # fmt: skip
+    (visits / "s.toml").write_text(
+        '[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n'
+    )
     result = visits.run("fit", "labels.csv", "--schema", "s.toml", "--out", "m.json")
     assert result.exit_code == 2
     for word in ("'back'", "'0', '1'", "--invalid-rows ignore", "bounds check"):
@@ -138,7 +141,9 @@ def test_labels_that_are_no_classes_are_refused_with_a_remedy(visits):
 def test_numbers_as_the_file_writes_them_are_classes(visits):
     """0.0 and 1 are the classes "0" and "1", and the task of classes need not be named."""
     (visits / "labels.csv").write_text("\n".join(["back,age", *["0.0,40"] * 60, *["1,41"] * 60]))
-    (visits / "s.toml").write_text('[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n')  # fmt: skip
+    (visits / "s.toml").write_text(
+        '[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n'
+    )
     result = visits.run("fit", "labels.csv", "--schema", "s.toml", "--out", "m.json", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["task"] == "logistic"
@@ -146,7 +151,9 @@ def test_numbers_as_the_file_writes_them_are_classes(visits):
 
 def test_classes_of_an_option_must_be_the_schemas(visits):
     (visits / "labels.csv").write_text("\n".join(["back,age", *["0,40"] * 60, *["1,41"] * 60]))
-    (visits / "s.toml").write_text('[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n')  # fmt: skip
+    (visits / "s.toml").write_text(
+        '[features]\nage = [0, 110]\n[target]\nback = {classes = ["0", "1"]}\n'
+    )
     fit = ("fit", "labels.csv", "--schema", "s.toml", "--out", "m.json", "--classes")
     result = visits.run(*fit, "no,yes")
     assert result.exit_code == 2

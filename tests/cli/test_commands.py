@@ -39,7 +39,9 @@ def test_json_of_fit_is_alone_on_stdout_and_its_certificate_verifies(folder):
 def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
     options = ("--quantile", 0.8, "--epsilon", 0.5, "--kernel", "gaussian")
     assert folder.fit(*options).exit_code == 0
-    certified = folder.run(*("certify", "--n-samples", 400, "--feature-bounds", "bounds.toml", "--json", *options))
+    certified = folder.run(
+        *("certify", "--n-samples", 400, "--feature-bounds", "bounds.toml", "--json", *options)
+    )
     fitted = dpconvex.load_model(folder / "model.json").certificate_
     assert certified.stdout.strip() == fitted.to_json()
 
@@ -94,7 +96,8 @@ def test_parquet_gives_the_same_rows_as_csv(fitted):
     pl.read_csv(fitted / "sales.csv").write_parquet(fitted / "sales.parquet")
     assert fitted.run("predict", "model.json", "sales.csv", "--out", "a.csv").exit_code == 0
     assert fitted.run("predict", "model.json", "sales.parquet", "--out", "b.parquet").exit_code == 0
-    first, second = pl.read_csv(fitted / "a.csv"), pl.read_parquet(fitted / "b.parquet")
+    first = pl.read_csv(fitted / "a.csv")
+    second = pl.read_parquet(fitted / "b.parquet")
     assert first.columns == ["prediction"]
     assert np.array_equal(first.to_numpy(), second.to_numpy())
 
@@ -104,7 +107,9 @@ def test_predictions_follow_from_the_published_coefficients(fitted):
     assert json.loads(result.stdout)["rows"] == 400
     model = dpconvex.load_model(fitted / "model.json")
     table = pl.read_csv(fitted / "sales.csv")
-    rows = np.column_stack([table["temperature"], table["price"], table["city"] == "berlin", table["city"] == "paris"])
+    rows = np.column_stack(
+        [table["temperature"], table["price"], table["city"] == "berlin", table["city"] == "paris"]
+    )
     found = pl.read_csv(fitted / "p.csv")["prediction"].to_numpy()
     np.testing.assert_allclose(found, rows @ model.coef_ + model.intercept_, rtol=1e-12)
 
@@ -160,7 +165,11 @@ def test_bounds_init_shows_names_and_types_only(folder):
         '# city = {values = ["a", "b"], other = true}',
     ):
         assert line in text.splitlines()
-    values = {word for row in (folder / "sales.csv").read_text().splitlines()[1:] for word in row.split(",")}
+    values = {
+        word
+        for row in (folder / "sales.csv").read_text().splitlines()[1:]
+        for word in row.split(",")
+    }
     assert not values & set(text.replace(",", " ").split())
     content = json.loads(folder.run("bounds", "init", "sales.csv", "--json").stdout)
     assert {"name": "city", "type": "text"} in content["columns"]
@@ -294,8 +303,14 @@ def test_every_task_fits_verifies_and_predicts(folder, task):
         (folder / "bounds.toml").write_text(bounds)
         target = ("--target", "kind")
     if task == "hazard":  # times with a column of events
-        pl.read_csv(folder / "sales.csv").with_columns(seen=pl.lit(1)).write_csv(folder / "sales.csv")
-        bounds = (folder / "bounds.toml").read_text().replace("demand = [0, 150]", 'demand = {event = "seen"}')
+        pl.read_csv(folder / "sales.csv").with_columns(seen=pl.lit(1)).write_csv(
+            folder / "sales.csv"
+        )
+        bounds = (
+            (folder / "bounds.toml")
+            .read_text()
+            .replace("demand = [0, 150]", 'demand = {event = "seen"}')
+        )
         (folder / "bounds.toml").write_text(bounds)
         target = ("--horizons", "20,40,80")
     if task == "ordinal":  # words have no order of their own
@@ -319,7 +334,10 @@ def test_intervals_are_printed_and_too_few_rows_are_refused_before_anything_is_c
     found = dpconvex.load_model(folder / "model.json").confidence_interval()
     assert np.array_equal(json.loads(result.stdout)["interval"], found)
     assert "95 % interval" in (folder / "report.html").read_text()
-    assert "has no option --inference" in folder.fit("--task", "svm", "--classes", "0,1", "--inference").stderr
+    assert (
+        "has no option --inference"
+        in folder.fit("--task", "svm", "--classes", "0,1", "--inference").stderr
+    )
 
 
 def test_newsvendor_takes_costs_and_no_quantile(folder):
@@ -345,7 +363,9 @@ COMMANDS_TO_TERMINALS = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202e \x7f \r"
 
 
 def test_nothing_from_a_file_commands_the_terminal(folder, capfd):
-    """`ledger show` passed on escape sequences of a description, with which a terminal can be made to lie."""
+    """`ledger show` passed on escape sequences of a description, with which a terminal can be
+    made to lie.
+    """
     ledger = Ledger(folder / "b.db", epsilon=5.0)
     ledger.charge(PureDP(0.1), description=COMMANDS_TO_TERMINALS, mechanism=COMMANDS_TO_TERMINALS)
     toml = (folder / "bounds.toml").read_text()

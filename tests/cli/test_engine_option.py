@@ -1,4 +1,6 @@
-"""``dpconvex fit --engine dask``: the same table in pieces, the same checks, the same certificate."""
+"""``dpconvex fit --engine dask``: the same table in pieces, the same checks, the same
+certificate.
+"""
 
 import json
 
@@ -57,16 +59,22 @@ def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
     for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
         files = partitions.matching_files(tmp_path / pattern)
         pieces_found, _ = partitions.split_files(files, columns, MEMORY, 1)
-        assert partitions.read_file_partitions(pieces_found, columns, True)[1].compute().tolist() == expected
+        assert (
+            partitions.read_file_partitions(pieces_found, columns, True)[1].compute().tolist()
+            == expected
+        )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_fit_on_a_pattern_has_the_certificate_of_the_whole(pieces, ending):
     options = ["--feature-bounds", "bounds.toml", "--epsilon", "2", "--json"]
     whole = pieces.run("fit", "sales.csv", *options, "--out", "whole.json")
-    parts = pieces.run("fit", f"part*.{ending}", *options, "--out", "parts.json", "--engine", "dask")
+    parts = pieces.run(
+        "fit", f"part*.{ending}", *options, "--out", "parts.json", "--engine", "dask"
+    )
     assert (whole.exit_code, parts.exit_code) == (0, 0), parts.output
-    first, second = json.loads(whole.stdout), json.loads(parts.stdout)
+    first = json.loads(whole.stdout)
+    second = json.loads(parts.stdout)
     assert first["certificate"] == second["certificate"]
     assert first["feature_names"] == second["feature_names"]
     assert "Pass over the data" not in parts.stdout
@@ -96,7 +104,9 @@ def test_refusals_quote_no_data(pieces, options, message):
 
 def test_memory_limit_bounds_pieces_and_threads(tmp_path):
     rows = 40_000
-    pl.DataFrame({"a": np.zeros(rows), "t": np.zeros(rows)}).write_parquet(tmp_path / "t.parquet", row_group_size=rows)
+    pl.DataFrame({"a": np.zeros(rows), "t": np.zeros(rows)}).write_parquet(
+        tmp_path / "t.parquet", row_group_size=rows
+    )
     columns = table_of(a=[0, 1]).for_target("t")
     needed = 8 * 2 * partitions.COPIES * rows
     files = [tmp_path / "t.parquet"]
@@ -110,7 +120,9 @@ def test_pairs_of_records_in_different_files(folder):
     rng = np.random.default_rng(0)
     a = rng.normal(size=400)
     table = pl.DataFrame({"a": a, "b": rng.normal(size=400), "t": (a > 0).astype(int)})
-    (folder.path / "ab.toml").write_text("[features]\na = [-4, 4]\nb = [-4, 4]\n[target]\nt = [0, 1]\n")
+    (folder.path / "ab.toml").write_text(
+        "[features]\na = [-4, 4]\nb = [-4, 4]\n[target]\nt = [0, 1]\n"
+    )
     table.write_parquet(folder.path / "whole.parquet")
     for label in (0, 1):  # each file holds one class
         table.filter(pl.col("t") == label).write_parquet(folder.path / f"x{label}.parquet")
@@ -119,7 +131,8 @@ def test_pairs_of_records_in_different_files(folder):
     whole = folder.run("fit", "whole.parquet", *options, "--out", "whole.json")
     parts = folder.run("fit", "x*.parquet", *options, "--out", "parts.json", "--engine", "dask")
     assert (whole.exit_code, parts.exit_code) == (0, 0), parts.output
-    first, second = json.loads(whole.stdout), json.loads(parts.stdout)
+    first = json.loads(whole.stdout)
+    second = json.loads(parts.stdout)
     assert first["certificate"] == second["certificate"]
     coefficients = np.ravel(second["coef"])
     assert coefficients[0] > 3 * abs(coefficients[1])  # the pairs were seen

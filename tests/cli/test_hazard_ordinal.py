@@ -1,4 +1,6 @@
-"""Survival and ordered levels from files: two columns of the schema's target, or classes in their order."""
+"""Survival and ordered levels from files: two columns of the schema's target, or classes in
+their order.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,12 @@ months = {event = "churned"}
 def folder(tmp_path):
     rng = np.random.default_rng(0)
     age = rng.uniform(20, 80, 3000)
-    time, end = rng.exponential(20 * np.exp((age - 50) / 30)), rng.uniform(0, 48, 3000)
+    time = rng.exponential(20 * np.exp((age - 50) / 30))
+    end = rng.uniform(0, 48, 3000)
     lines = ["age,months,churned"]
-    lines += [f"{a:.1f},{min(t, e):.2f},{int(t <= e)}" for a, t, e in zip(age, time, end, strict=True)]
+    lines += [
+        f"{a:.1f},{min(t, e):.2f},{int(t <= e)}" for a, t, e in zip(age, time, end, strict=True)
+    ]
     (tmp_path / "customers.csv").write_text("\n".join(lines))
     (tmp_path / "schema.toml").write_text(SCHEMA)
     return tmp_path
@@ -49,7 +54,9 @@ def test_a_hazard_is_fitted_from_two_columns(folder):
     assert json.loads(found.stdout)["task"] == "hazard"
     for metric in ("concordance", "brier"):
         files = [str(folder / "model.json"), str(folder / "customers.csv")]
-        scored = CliRunner().invoke(app, ["score", *files, "--metric", metric, "--epsilon", "5", "--json"])
+        scored = CliRunner().invoke(
+            app, ["score", *files, "--metric", metric, "--epsilon", "5", "--json"]
+        )
         assert scored.exit_code == 0, scored.output
         assert 0 < json.loads(scored.stdout)["value"] < 0.9
 
@@ -67,7 +74,12 @@ def test_events_belong_to_hazards(folder):
 
 def test_levels_of_a_schema_are_in_its_order(folder, tmp_path):
     table = pl.read_csv(folder / "customers.csv")
-    level = pl.when(pl.col("months") < 5).then(pl.lit("short")).when(pl.col("months") < 15).then(pl.lit("middle"))
+    level = (
+        pl.when(pl.col("months") < 5)
+        .then(pl.lit("short"))
+        .when(pl.col("months") < 15)
+        .then(pl.lit("middle"))
+    )
     table.with_columns(stay=level.otherwise(pl.lit("long"))).write_csv(folder / "customers.csv")
     target = 'stay = {classes = ["short", "middle", "long"]}'
     (folder / "schema.toml").write_text(SCHEMA.replace('months = {event = "churned"}', target))

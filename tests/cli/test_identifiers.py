@@ -15,19 +15,30 @@ from dpconvex.inputs.inspection import inspect_file
 from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 
-SCHEMA = parse_schema({
-    "features": {"x": [0, 1]},
-    "target": {"y": [0, 1]},
-    "person": {"column": "id"},
-})  # fmt: skip
+SCHEMA = parse_schema(
+    {
+        "features": {"x": [0, 1]},
+        "target": {"y": [0, 1]},
+        "person": {"column": "id"},
+    }
+)
 LARGE = 2**60 + 1
 WRITTEN = {
     "text": ["7", " 7.0 ", "007", "NA", "", "nan", str(LARGE), f"{LARGE}"],
     "floats": [7.0, 7.0, 7.0, None, np.nan, np.inf, float(LARGE), 0.5],
     "whole": [7, 7, 7, None, None, None, LARGE, LARGE],
-    "decimals": [Decimal(7), Decimal(7), Decimal(7), None, None, None, Decimal(LARGE), Decimal(LARGE)],
+    "decimals": [
+        Decimal(7),
+        Decimal(7),
+        Decimal(7),
+        None,
+        None,
+        None,
+        Decimal(LARGE),
+        Decimal(LARGE),
+    ],
     "bytes": [b"7", b" 7", b"7.0", b"NA", b"", None, str(LARGE).encode(), str(LARGE).encode()],
-}  # fmt: skip
+}
 
 
 def tagged(path, schema=SCHEMA):
@@ -55,10 +66,14 @@ def test_words_that_stand_for_nothing_name_nobody(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,x,y\n7,0.5,0.5\nunknown,0.5,0.5\nNULL,0.5,0.5\n")
     assert (tagged(path) == NOBODY).tolist() == [False, False, True]
-    words = parse_schema({
-        "features": {"x": [0, 1]}, "target": {"y": [0, 1]}, "person": {"column": "id"},
-        "file": {"missing": ["unknown"]},
-    })  # fmt: skip
+    words = parse_schema(
+        {
+            "features": {"x": [0, 1]},
+            "target": {"y": [0, 1]},
+            "person": {"column": "id"},
+            "file": {"missing": ["unknown"]},
+        }
+    )
     assert (tagged(path, words) == NOBODY).tolist() == [False, True, False]
     numbers = replace(SCHEMA, file=replace(SCHEMA.file, missing=("-999",)))
     for kind, column in (("csv", ["7", "-999", " -999.0 "]), ("parquet", [7, -999, -999])):
@@ -82,7 +97,9 @@ def test_a_split_keeps_a_person_together_however_it_is_written():
     assert (sides == sides[:, :1]).all()
     assert np.array_equal(split_by_value(pl.Series(range(200)), 3, 0.4), sides[:, 0])
     large = pl.Series([LARGE + number for number in range(200)])
-    assert 40 < split_by_value(large, 3, 0.4).sum() < 120  # each by itself, although they are one float
+    assert (
+        40 < split_by_value(large, 3, 0.4).sum() < 120
+    )  # each by itself, although they are one float
     halves = pl.Series([number + 0.5 for number in range(200)])
     assert 40 < split_by_value(halves, 3, 0.4).sum() < 120
 

@@ -207,7 +207,9 @@ def test_panics_of_compiled_readers_are_input_errors(folder, monkeypatch):
 
     monkeypatch.setattr("polars.scan_parquet", panic)
     (folder / "sales.parquet").write_bytes(b"x")
-    result = folder.run("fit", "sales.parquet", "--feature-bounds", "bounds.toml", "--out", "model.json")
+    result = folder.run(
+        "fit", "sales.parquet", "--feature-bounds", "bounds.toml", "--out", "model.json"
+    )
     assert result.exit_code == 2
     assert SECRET not in result.output
 
@@ -242,7 +244,10 @@ def test_reasons_for_unreadable_lines_follow_from_what_the_user_said(folder, eng
 def test_those_who_hold_the_rows_are_told_which_lines_cannot_be_read(folder, content):
     (folder / "sales.csv").write_bytes(content)
     (folder / "bounds.toml").write_text("[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n")
-    for command in (("bounds", "init", "sales.csv"), ("bounds", "check", "sales.csv", "--schema", "bounds.toml")):
+    for command in (
+        ("bounds", "init", "sales.csv"),
+        ("bounds", "check", "sales.csv", "--schema", "bounds.toml"),
+    ):
         result = folder.run(*command)
         assert result.exit_code == 0
         assert UNREADABLE[content] in " ".join(result.output.split())

@@ -42,7 +42,17 @@ def write(folder, name, columns):
 
 def run(folder, name, *more):
     return folder.run(
-        *("fit", name, "--feature-bounds", "bounds.toml", "--out", "out.json", "--overwrite", "--json", *more)
+        *(
+            "fit",
+            name,
+            "--feature-bounds",
+            "bounds.toml",
+            "--out",
+            "out.json",
+            "--overwrite",
+            "--json",
+            *more,
+        )
     )
 
 
@@ -53,8 +63,13 @@ def test_invalid_rows(folder, engine, more, seen):
     a = [f"{value:.3f}" for value in rng.uniform(-1, 1, 60)]
     target = [str(value) for value in rng.integers(0, 2, 60)]
     write(folder, "valid.csv", {"a": a, "b": a, "t": target})
-    a[3], a[4], a[5], a[6] = "", "inf", "text", "1e999"
-    target[8], target[9], target[10] = "", "2.5", "nothing"
+    a[3] = ""
+    a[4] = "inf"
+    a[5] = "text"
+    a[6] = "1e999"
+    target[8] = ""
+    target[9] = "2.5"
+    target[10] = "nothing"
     write(folder, "invalid.csv", {"a": a, "b": a, "t": target})
     assert run(folder, "valid.csv", *engine, *more).exit_code == 0
     plain = run(folder, "invalid.csv", *engine, *more)

@@ -1,4 +1,6 @@
-"""Labels on the command line: measurements are refused, label sets are declared, several classes work end to end."""
+"""Labels on the command line: measurements are refused, label sets are declared, several classes
+work end to end.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def test_whole_numbers_without_end_are_no_labels(sales, more):
 @pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.labels])
 def test_a_range_is_no_set_of_labels(folder, task):
     folder.run("ledger", "init", "b.db", "--epsilon", 1)
-    for command in (("fit", "sales.csv", "--out", "model.json", "--ledger", "b.db"), ("certify", "--rows", 400)):
+    for command in (
+        ("fit", "sales.csv", "--out", "model.json", "--ledger", "b.db"),
+        ("certify", "--rows", 400),
+    ):
         result = folder.run(*command, "--schema", "bounds.toml", "--task", task)
         assert result.exit_code == 2
         assert "has a range" in result.stderr

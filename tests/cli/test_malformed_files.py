@@ -17,13 +17,46 @@ from pathlib import Path
 import pytest
 from command_line import BOUNDS, Folder
 
-SECRET_TEXT, SECRET_NUMBER = "SECRETVALUE", "7777123"
+SECRET_TEXT = "SECRETVALUE"
+SECRET_NUMBER = "7777123"
 SECONDS = 600  # a hang is interrupted and fails; tests of hostile files count how much work is done
 ODD = [
-    "", " ", "nan", "inf", "-inf", "1e999", "-0", "0x10", "1_000", "1,5", "9" * 400, "1e-400",
-    "true", "null", "'", '"', '""', "a\tb", "\x00", "\ufffd", "é", "𝟙", "[", "{", "1;2", "=1+1",
-    "1e308", "-1e308", "2024-01-01", "None", "#", "\\", "\u202e", "%s%n", "../../etc",
-]  # fmt: skip
+    "",
+    " ",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "-0",
+    "0x10",
+    "1_000",
+    "1,5",
+    "9" * 400,
+    "1e-400",
+    "true",
+    "null",
+    "'",
+    '"',
+    '""',
+    "a\tb",
+    "\x00",
+    "\ufffd",
+    "é",
+    "𝟙",
+    "[",
+    "{",
+    "1;2",
+    "=1+1",
+    "1e308",
+    "-1e308",
+    "2024-01-01",
+    "None",
+    "#",
+    "\\",
+    "\u202e",
+    "%s%n",
+    "../../etc",
+]
 
 
 def bytes_cut(raw: bytes, rng: random.Random) -> bytes:
@@ -106,7 +139,13 @@ def node_changed(raw: bytes, rng: random.Random) -> bytes:
     places: list[tuple[object, object]] = []
 
     def walk(node: object) -> None:
-        keys = node.keys() if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        keys = (
+            node.keys()
+            if isinstance(node, dict)
+            else range(len(node))
+            if isinstance(node, list)
+            else ()
+        )
         for key in list(keys):
             places.append((node, key))
             walk(node[key])  # type: ignore[index]
@@ -117,11 +156,31 @@ def node_changed(raw: bytes, rng: random.Random) -> bytes:
     holder, key = rng.choice(places)
     old = holder[key]  # type: ignore[index]
     odd: list[object] = [
-        None, True, 0, -1, 1, 2, 1e308, 5e-324, 10**400, 10**15, -0.5, "x" * 5000, "inf", [], {}, [[]],
-        [1e9] * 50, {"class": "Pinball", "quantile": 0.5}, {"class": "GaussianKernel", "dim": 10**9},
-        {"class": "os.system"}, "__class__", old if not isinstance(old, float) else old * 1.01,
-        [copy.deepcopy(old)], rng.choice(ODD),
-    ]  # fmt: skip
+        None,
+        True,
+        0,
+        -1,
+        1,
+        2,
+        1e308,
+        5e-324,
+        10**400,
+        10**15,
+        -0.5,
+        "x" * 5000,
+        "inf",
+        [],
+        {},
+        [[]],
+        [1e9] * 50,
+        {"class": "Pinball", "quantile": 0.5},
+        {"class": "GaussianKernel", "dim": 10**9},
+        {"class": "os.system"},
+        "__class__",
+        old if not isinstance(old, float) else old * 1.01,
+        [copy.deepcopy(old)],
+        rng.choice(ODD),
+    ]
     if rng.random() < 0.15:
         del holder[key]  # type: ignore[attr-defined]
     elif rng.random() < 0.1 and isinstance(holder, dict):
@@ -146,7 +205,16 @@ COMMANDS = {
     "csv": [
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json"),
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json", "--json"),
-        ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json", "--report", "out.html"),
+        (
+            "fit",
+            "bad.csv",
+            "--feature-bounds",
+            "bounds.toml",
+            "--out",
+            "out.json",
+            "--report",
+            "out.html",
+        ),
         ("predict", "model.json", "bad.csv", "--out", "out.csv"),
         ("bounds", "init", "bad.csv"),
         ("verify", "bad.csv"),
@@ -208,7 +276,8 @@ def attack(kind: str, count: int, seed: int, path: Path, capfd: pytest.CaptureFi
     (folder / "sales.csv").write_text(secret_table(30))
     assert folder.fit().exit_code == 0
     valid = {"csv": "sales.csv", "toml": "bounds.toml", "json": "model.json"}[kind]
-    rng, codes = random.Random(seed), []
+    rng = random.Random(seed)
+    codes = []
     capfd.readouterr()
     for number, bad in enumerate(malformed(kind, (folder / valid).read_bytes(), count, seed)):
         (folder / f"bad.{kind}").write_bytes(bad)

@@ -1,4 +1,6 @@
-"""Outputs never replace inputs; names of options and the order of lines are the same in all commands."""
+"""Outputs never replace inputs; names of options and the order of lines are the same in all
+commands.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_fit_does_not_write_over_its_inputs(ready, outputs):
     assert ready.run("ledger", "init", "other.db", "--epsilon", 1).exit_code == 0
     before = contents(ready)
     paths = [str(ready / word) if "." in word else word for word in outputs]
-    result = ready.run(*("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *paths))
+    result = ready.run(
+        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *paths)
+    )
     assert result.exit_code == 2
     assert "Choose another name" in result.stderr
     assert contents(ready) == before
@@ -61,7 +65,8 @@ def test_fit_does_not_write_over_its_inputs(ready, outputs):
 def test_fit_does_not_write_over_a_file_of_its_pattern(ready):
     before = contents(ready)
     result = ready.run(
-        *("fit", "s*.csv", "--feature-bounds", "bounds.toml", "--engine", "dask"), *("--out", "sales.csv")
+        *("fit", "s*.csv", "--feature-bounds", "bounds.toml", "--engine", "dask"),
+        *("--out", "sales.csv"),
     )
     assert result.exit_code == 2
     assert "the data is there" in result.stderr
@@ -99,14 +104,17 @@ def test_a_model_that_appeared_during_the_fit_stays(folder, monkeypatch):
     """Two fits of one name side by side: the second is printed, for it is paid for as well."""
     from dpconvex import DPQuantileRegressor
 
-    plain, other = DPQuantileRegressor.fit, '{"format": "dpconvex-model-1"}'
+    plain = DPQuantileRegressor.fit
+    other = '{"format": "dpconvex-model-1"}'
 
     def slow(self, *rows, **more):
         (folder / "model.json").write_text(other)
         return plain(self, *rows, **more)
 
     monkeypatch.setattr(DPQuantileRegressor, "fit", slow)
-    result = folder.run(*("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"))
+    result = folder.run(
+        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json")
+    )
     assert (result.exit_code, "budget is spent" in result.stderr) == (2, True)
     assert (folder / "model.json").read_text() == other
     (folder / "kept.json").write_text(result.stdout)
@@ -141,7 +149,9 @@ def test_a_model_that_cannot_be_written_is_printed(ready, monkeypatch, more):
 
 
 @pytest.mark.parametrize(("option", "name"), [("--report", "r.html"), ("--registry", "e.yaml")])
-def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(ready, monkeypatch, option, name):
+def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(
+    ready, monkeypatch, option, name
+):
     full_disk(monkeypatch, name)
     result = ready.fit("--ledger", "b.db", option, ready / name)
     assert result.exit_code == 2
@@ -153,7 +163,9 @@ def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(r
 
 
 def test_drafts_have_names_that_nobody_guesses_and_follow_no_link(fitted, monkeypatch):
-    """A link under the name of the draft made a fit write its model into a stranger's choice of file."""
+    """A link under the name of the draft made a fit write its model into a stranger's choice of
+    file.
+    """
     model = load_model(fitted / "model.json")
     victim = fitted / "victim.txt"
     victim.write_text("mine")
@@ -198,7 +210,11 @@ def test_noise_is_listed_in_the_same_order_by_all_commands(folder):
         folder.run("verify", "model.json"),
     ]
     lists = [
-        [line.strip() for line in result.stdout.splitlines() if re.search(r" for [0-9,]+ sums?: ", line)]
+        [
+            line.strip()
+            for line in result.stdout.splitlines()
+            if re.search(r" for [0-9,]+ sums?: ", line)
+        ]
         for result in shown
     ]
     assert lists[0] == lists[1] == lists[2]

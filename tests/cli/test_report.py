@@ -14,7 +14,11 @@ from html_pages import problems
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.reports import render_report, write_report
-from dpconvex.reports.coefficients_and_forecasts import attacker_limits, coefficient_uncertainty, forecast_model
+from dpconvex.reports.coefficients_and_forecasts import (
+    attacker_limits,
+    coefficient_uncertainty,
+    forecast_model,
+)
 from dpconvex.reports.studio_pages import studio_ledger_timeline
 from dpconvex.reports.summary import model_summary_card
 
@@ -34,19 +38,25 @@ def models():
     return {
         "gradient": dpconvex.DPNewsvendor(3.0, 1.0, **REGRESSION).fit(X, y),
         "output": dpconvex.DPQuantileRegressor(mechanism="output", **REGRESSION).fit(X, y),
-        "objective": dpconvex.DPQuantileRegressor(delta=0, **REGRESSION, mechanism="objective").fit(X, y),
+        "objective": dpconvex.DPQuantileRegressor(delta=0, **REGRESSION, mechanism="objective").fit(
+            X, y
+        ),
         "gaussian": dpconvex.DPLogisticRegression(mu=0.5, **BOUNDS).fit(X, labels),
         "svm": dpconvex.DPLinearSVC(epsilon=40.0, **BOUNDS).fit(X, labels > 0),
         "auc": dpconvex.DPAUCClassifier(**BOUNDS).fit(X, labels > 0),
-        "bounded": dpconvex.DPLinearSVC(mechanism="output", coef_bound=1.0, **BOUNDS).fit(X, labels > 0),
+        "bounded": dpconvex.DPLinearSVC(mechanism="output", coef_bound=1.0, **BOUNDS).fit(
+            X, labels > 0
+        ),
         "tilted": dpconvex.DPTiltedRegressor(**REGRESSION).fit(X, y),
         "unbounded": dpconvex.DPQuantileRegressor(fit_intercept=False).fit(X / 100, y / 100),
         "intervals": dpconvex.DPQuantileRegressor(mu=2.0, inference=True, **REGRESSION).fit(X, y),
-        "intervals of classes": dpconvex.DPLogisticRegression(mu=4.0, inference=True, **BOUNDS).fit(X, labels),
+        "intervals of classes": dpconvex.DPLogisticRegression(mu=4.0, inference=True, **BOUNDS).fit(
+            X, labels
+        ),
         "nominal": dpconvex.DPQuantileRegressor(
             neighbors="add_or_remove_one", nominal_samples=300, **REGRESSION
         ).fit(X, y),
-    }  # fmt: skip
+    }
 
 
 def words(page):
@@ -94,7 +104,8 @@ def test_numbers_of_the_attacker():
 
 
 def test_stated_noise_is_the_noise():
-    # 150 fits, 6 numbers: an estimated standard deviation errs by 6 %, so 35 % off has a chance below 1e-6.
+    # 150 fits, 6 numbers: an estimated standard deviation errs by 6 %, so 35 % off has a chance
+    # below 1e-6.
     X, y = sample(40)
     for delta in (1e-6, 0):
         fits = [
@@ -196,7 +207,8 @@ def test_the_ledger_is_shown(tmp_path):
 
 
 def test_fit_and_report_commands_agree(folder):
-    first, second = folder / "fit.html", folder / "report.html"
+    first = folder / "fit.html"
+    second = folder / "report.html"
     result = folder.fit("--quantile", 0.9, "--report", first)
     assert result.exit_code == 0, result.output
     assert "Report written to" in result.stdout
@@ -232,7 +244,9 @@ def test_no_report_on_an_edited_model(fitted):
     assert not (fitted / "report.html").exists()
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no headless browser is installed (Debian: chromium)")
@@ -243,12 +257,21 @@ def test_a_browser_shows_the_page_without_asking_the_network(tmp_path):
     picture = tmp_path / "report.png"
     subprocess.run(
         [
-            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            "--proxy-server=127.0.0.1:9", f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=900,3000", f"--screenshot={picture}", page.as_uri(),
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--proxy-server=127.0.0.1:9",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--window-size=900,3000",
+            f"--screenshot={picture}",
+            page.as_uri(),
         ],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
     assert pixels.shape[1] == 900
     # The blue of the curve and bars, and ink of text in the upper and in the lower half.

@@ -9,7 +9,9 @@ from dpconvex.privacy import Ledger
 
 def test_a_score_is_paid_for_and_says_what_it_promises(fitted):
     assert fitted.run("ledger", "init", "privacy.db", "--epsilon", 1).exit_code == 0
-    result = fitted.run("score", "model.json", "sales.csv", "--epsilon", 0.5, "--ledger", "privacy.db", "--json")
+    result = fitted.run(
+        "score", "model.json", "sales.csv", "--epsilon", 0.5, "--ledger", "privacy.db", "--json"
+    )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["metric"] == "pinball"
@@ -24,7 +26,9 @@ def test_a_score_is_paid_for_and_says_what_it_promises(fitted):
 def test_what_cannot_be_scored_costs_nothing(fitted):
     assert fitted.run("ledger", "init", "privacy.db", "--epsilon", 1).exit_code == 0
     for arguments in (("--metric", "accuracy"), ("--epsilon", -1), ("--metric", "nonsense")):
-        result = fitted.run("score", "model.json", "sales.csv", *arguments, "--ledger", "privacy.db")
+        result = fitted.run(
+            "score", "model.json", "sales.csv", *arguments, "--ledger", "privacy.db"
+        )
         assert result.exit_code == 2, result.output
         assert "Traceback" not in result.output
     assert Ledger(fitted / "privacy.db").entries() == []

@@ -1,4 +1,6 @@
-"""Tables as they come on the command line: packed, delimited, encoded; what predictions carry; splits; interrupts."""
+"""Tables as they come on the command line: packed, delimited, encoded; what predictions carry;
+splits; interrupts.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,14 @@ city = {classes = ["berlin", "paris", "rome"]}
 
 def certificate(folder, *arguments):
     result = folder.run(
-        "fit", *arguments, "--feature-bounds", "bounds.toml", "--out", "m.json", "--overwrite", "--json"
+        "fit",
+        *arguments,
+        "--feature-bounds",
+        "bounds.toml",
+        "--out",
+        "m.json",
+        "--overwrite",
+        "--json",
     )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["certificate"]
@@ -94,7 +103,9 @@ def test_files_that_cannot_be_opened(folder, name, content, part):
 def test_dask_says_what_it_cannot_read_in_pieces(folder):
     (folder / "sales.csv.gz").write_bytes(gzip.compress(sales_csv(20).encode()))
     packed = folder / "sales.csv.gz"
-    result = folder.run("fit", packed, "--schema", "bounds.toml", "--out", "m.json", "--engine", "dask")
+    result = folder.run(
+        "fit", packed, "--schema", "bounds.toml", "--out", "m.json", "--engine", "dask"
+    )
     assert result.exit_code == 2
     assert "Unpack it first" in result.stderr
 
@@ -193,7 +204,10 @@ def test_split_keeps_every_row_once_whatever_rows_hold(folder):
     (folder / "sales.csv").write_text(other)
     assert folder.run(*split, "--share", 0.2).exit_code == 0
     assert pl.read_csv(folder / "b.csv", infer_schema=False)["day"].to_list() == days
-    for more, part in ((("--share", 1.5), "between 0 and 1"), (("--by", "none"), "no column 'none'")):
+    for more, part in (
+        (("--share", 1.5), "between 0 and 1"),
+        (("--by", "none"), "no column 'none'"),
+    ):
         assert part in folder.run(*split, *more).stderr
     same = folder.run("split", "sales.csv", "--train", "a.csv", "--test", "a.csv", "--seed", 1)
     assert same.exit_code == 2
@@ -203,8 +217,17 @@ def test_what_reads_a_table_reads_the_parts_of_its_split(folder):
     text = "city;price\n" + "Kölln;1,5\n" * 8
     (folder / "german.csv").write_bytes(text.encode("latin-1"))
     run = folder.run(
-        "split", "german.csv", "--train", "a.csv", "--test", "b.csv", "--seed", 1, "--encoding", "latin-1"
-    )  # fmt: skip
+        "split",
+        "german.csv",
+        "--train",
+        "a.csv",
+        "--test",
+        "b.csv",
+        "--seed",
+        1,
+        "--encoding",
+        "latin-1",
+    )
     assert run.exit_code == 0
     assert (folder / "b.csv").read_bytes() == ("city;price\n" + "Kölln;1,5\n" * 2).encode("latin-1")
 
@@ -212,23 +235,33 @@ def test_what_reads_a_table_reads_the_parts_of_its_split(folder):
 def test_a_point_among_decimal_commas_sets_off_thousands_or_is_no_number():
     words = pl.Series(["1.234,5", "1,5", "12", "1.21", "1.234.567", "-,5", "1,5e3", "1,2,3", None])
     found = Cells(text=words).as_numbers(",")
-    np.testing.assert_array_equal(found, [1234.5, 1.5, 12, np.nan, 1234567, -0.5, 1500, np.nan, np.nan])
+    np.testing.assert_array_equal(
+        found, [1234.5, 1.5, 12, np.nan, 1234567, -0.5, 1500, np.nan, np.nan]
+    )
 
 
 def test_a_delimiter_that_is_the_decimal_sign_is_refused_before_the_charge(folder):
     bounds = (folder / "bounds.toml").read_text() + '[file]\ndecimal = ","\n'
     (folder / "bounds.toml").write_text(bounds)
-    run = folder.run("fit", "sales.csv", "--schema", "bounds.toml", "--out", "m.json", "--delimiter", ",")
+    run = folder.run(
+        "fit", "sales.csv", "--schema", "bounds.toml", "--out", "m.json", "--delimiter", ","
+    )
     assert run.exit_code == 2
     assert "decimal sign" in run.stderr
 
 
 @pytest.mark.parametrize("odd", [",,,,", '1,2.0,3.0,"paris,50', "1,2.0,3.0,paris,50,6", '"'])
 def test_a_row_that_cannot_be_read_has_an_empty_prediction(fitted, odd):
-    (fitted / "new.csv").write_text((fitted / "sales.csv").read_text().replace("\n", f"\n{odd}\n\n", 1))
+    (fitted / "new.csv").write_text(
+        (fitted / "sales.csv").read_text().replace("\n", f"\n{odd}\n\n", 1)
+    )
     run = fitted.run("predict", "model.json", "new.csv", "--out", "p.csv", "--json")
     assert run.exit_code == 0, run.output
-    assert json.loads(run.stdout) | {"predictions": ""} == {"predictions": "", "rows": 401, "empty": 1}  # fmt: skip
+    assert json.loads(run.stdout) | {"predictions": ""} == {
+        "predictions": "",
+        "rows": 401,
+        "empty": 1,
+    }
     assert pl.read_csv(fitted / "p.csv")["prediction"].is_null().arg_max() == 0
 
 
@@ -256,7 +289,9 @@ def test_a_split_by_a_column_moves_no_other_record():
 
 
 def test_templates_sort_columns_and_offer_no_ranges_for_codes_and_classes(folder):
-    rows = "".join(f"{k % 2},{k % 4},{k / 7},2024-01-{k % 28 + 1:02d},w{k},{k % 2}\n" for k in range(60))
+    rows = "".join(
+        f"{k % 2},{k % 4},{k / 7},2024-01-{k % 28 + 1:02d},w{k},{k % 2}\n" for k in range(60)
+    )
     (folder / "t.csv").write_text("smoker,season,height,when,name,ill\n" + rows)
     text = folder.run("bounds", "init", "t.csv", "--target", "ill").stdout
     lines = text.splitlines()
@@ -281,7 +316,8 @@ def test_templates_see_decimal_commas_and_other_dates(folder):
 
 def test_templates_know_identifiers_and_times(folder):
     rows = "".join(
-        f"{k:06d};{7000 + 13 * k};0{k % 9}067;{1000 + 13 * (k % 90)};{k % 28 + 1:02d}.02.2024 {k % 24:02d}:00\n"
+        f"{k:06d};{7000 + 13 * k};0{k % 9}067;{1000 + 13 * (k % 90)};{k % 28 + 1:02d}.02.2024 "
+        f"{k % 24:02d}:00\n"
         for k in range(100)
     )
     (folder / "t.csv").write_text("case;account;postcode;income;when\n" + rows)
@@ -297,7 +333,9 @@ def test_templates_know_identifiers_and_times(folder):
     assert result.exit_code == 2
     assert "Write numbers in place of low and high." in result.stderr
     (folder / "t.toml").write_text(filled.replace("[low, high]", "[0, 5000]"))
-    found = json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)
+    found = json.loads(
+        folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout
+    )
     assert found["invalid"] == 0
     (folder / "t.toml").write_text("[features]\nincome = [0, 1\n# account = [low, high]\n")
     assert "in place of" not in folder.run("certify", "--rows", 9, "--schema", "t.toml").stderr
@@ -317,13 +355,16 @@ def test_plans_know_schemas_and_class_rates(folder):
     usual = json.loads(folder.run(*logistic).stdout)["forecasts"]
     rare = json.loads(folder.run(*logistic, "--class-rate", 0.02).stdout)["forecasts"]
     assert usual != rare
-    assert "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
+    assert (
+        "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
+    )
 
 
 def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder):
     """A promise to people, and a budget that three classes share, cost what they cost."""
     plan = ("plan", "--rows", 20_000, "--json", "--schema", "s.toml")
-    columns, person = "[features]\nprice = [0, 10]\n", '[person]\ncolumn = "day"\n'
+    columns = "[features]\nprice = [0, 10]\n"
+    person = '[person]\ncolumn = "day"\n'
     numbers = "[target]\ndemand = [0, 150]\n"
 
     def planned(schema, *more):
@@ -333,7 +374,8 @@ def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder)
     def risk(found, mechanism):
         return next(f["excess_risk"] for f in found["forecasts"] if f["mechanism"] == mechanism)
 
-    rows, people = planned(numbers), planned(numbers + person)
+    rows = planned(numbers)
+    people = planned(numbers + person)
     assert (rows["unit"], people["unit"]) == ("one record", "one person")
     assert risk(people, "objective") > 1.001 * risk(rows, "objective")
     assert risk(people, "gradient") == pytest.approx(risk(rows, "gradient"), rel=0.01)
@@ -348,7 +390,9 @@ def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder)
     assert "[target] has a range" in refused.stderr
     certify = ("certify", "--rows", 200, "--json", "--schema", "s.toml")
     assert json.loads(folder.run(*certify).stdout)["unit"] == "one record"
-    fitted = folder.run("fit", "sales.csv", "--schema", "s.toml", "--person", "city", "--out", "m.json", "--json")
+    fitted = folder.run(
+        "fit", "sales.csv", "--schema", "s.toml", "--person", "city", "--out", "m.json", "--json"
+    )
     certified = folder.run(*certify[:2], 3, *certify[3:], "--person", "city")
     assert json.loads(fitted.stdout)["certificate"] == json.loads(certified.stdout)
     (folder / "s.toml").write_text(columns + numbers + person)
@@ -356,9 +400,17 @@ def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder)
 
 
 def test_messages_speak_of_options(folder):
-    result = folder.run("certify", "--n-samples", 9, "--n-features", 2, "--neighbors", "add_or_remove_one")
-    assert "--nominal-samples must be a positive integer with --neighbors add_or_remove_one" in result.stderr
-    text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3, delta=0."
+    result = folder.run(
+        "certify", "--n-samples", 9, "--n-features", 2, "--neighbors", "add_or_remove_one"
+    )
+    assert (
+        "--nominal-samples must be a positive integer with --neighbors add_or_remove_one"
+        in result.stderr
+    )
+    text = (
+        "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3, "
+        "delta=0."
+    )
     told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
     assert error_in_options(text) == told
     assert error_in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
@@ -436,12 +488,29 @@ def test_a_formula_picks_columns_of_the_schema(folder):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["feature_names"] == ["I(price ** 2)", "city=paris"]
-    asked = ("--schema", "bounds.toml", "--formula", formula, "--task", "linear", "--rows", 300, "--json")
+    asked = (
+        "--schema",
+        "bounds.toml",
+        "--formula",
+        formula,
+        "--task",
+        "linear",
+        "--rows",
+        300,
+        "--json",
+    )
     assert json.loads(folder.run("certify", *asked).stdout)["bounds"]["n_features"] == 2
     assert folder.run("predict", "f.json", "sales.csv", "--out", "p.csv").exit_code == 0
     assert pl.read_csv(folder / "p.csv")["prediction"].abs().max() < 10  # logarithms
     refused = folder.run(
-        "fit", "sales.csv", "--schema", "bounds.toml", "--formula", "demand ~ bs(price)", "--out", "g.json"
+        "fit",
+        "sales.csv",
+        "--schema",
+        "bounds.toml",
+        "--formula",
+        "demand ~ bs(price)",
+        "--out",
+        "g.json",
     )
     assert refused.exit_code == 2
     assert "A formula may have" in refused.stderr
@@ -453,8 +522,19 @@ def test_templates_tell_thousands_from_decimals(folder):
     (folder / "t.csv").write_text("income;age;height\n" + rows)
     text = folder.run("bounds", "init", "t.csv", "--target", "age").stdout
     assert 'decimal = "1,234.5"' in text
-    (folder / "t.toml").write_text("[features]\nincome = [0, 100000]\nheight = [0, 100]\n[target]\nage = [0, 99]\n")
-    checked = json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)
+    (folder / "t.toml").write_text(
+        "[features]\nincome = [0, 100000]\nheight = [0, 100]\n[target]\nage = [0, 99]\n"
+    )
+    checked = json.loads(
+        folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout
+    )
     assert '"1,234.5"' in checked["columns"][0]["hint"]
-    (folder / "t.toml").write_text('[file]\ndecimal = "1,234.5"\n' + (folder / "t.toml").read_text())
-    assert json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)["invalid"] == 0
+    (folder / "t.toml").write_text(
+        '[file]\ndecimal = "1,234.5"\n' + (folder / "t.toml").read_text()
+    )
+    assert (
+        json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)[
+            "invalid"
+        ]
+        == 0
+    )

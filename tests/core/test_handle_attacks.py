@@ -1,4 +1,6 @@
-"""Questions that got more out of the handle than their terms allow, each of which is refused or bounded now."""
+"""Questions that got more out of the handle than their terms allow, each of which is refused or
+bounded now.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
-ROWS, COLUMNS, SIZE = 1000, 3, 4
+ROWS = 1000
+COLUMNS = 3
+SIZE = 4
 BOUNDS = LinearBounds(ROWS, COLUMNS, Logistic(), np.sqrt(3), np.sqrt(3))
 QUERIES = {
     "vector": Query("vector", 1.0, SIZE),
@@ -42,15 +46,20 @@ class Silence(NoiseSource):
 
 
 def handle(X, y, asked=QUERIES):
-    terms = {name: replace(query.calibrated_noise(BOUNDS, 1.0), releases=10**6) for name, query in asked.items()}
+    terms = {
+        name: replace(query.calibrated_noise(BOUNDS, 1.0), releases=10**6)
+        for name, query in asked.items()
+    }
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
 
 
 def tables(row=None, target=None):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (ROWS, COLUMNS)), rng.uniform(-1, 1, ROWS)
-    other_X, other_y = X.copy(), y.copy()
+    X = rng.uniform(-1, 1, (ROWS, COLUMNS))
+    y = rng.uniform(-1, 1, ROWS)
+    other_X = X.copy()
+    other_y = y.copy()
     other_X[0] = -X[0] if row is None else row
     other_y[0] = -y[0] if target is None else target
     return (X, y), (other_X, other_y)
@@ -72,7 +81,9 @@ class Looking(LogisticKernel):
 def test_kernels_of_the_caller_are_refused():
     slope = QuerySlope(ConvolvedLoss(Pinball(0.5), Looking(), 0.1))
     with pytest.raises(TypeError, match="kernel"):
-        handle(*tables()[0]).slope_sum("vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1))
+        handle(*tables()[0]).slope_sum(
+            "vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1)
+        )
 
 
 @pytest.mark.parametrize("loss", [Logistic(), convolve(Hinge(), LogisticKernel(), 0.3), Hinge()])
@@ -99,7 +110,9 @@ def test_bounds_of_lengths_know_the_whole_matrix(far):
     matrix[0, 1] = far
 
     def ask(rows):
-        return rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(None), Coordinates(matrix, 1, 1.0))
+        return rows.slope_sum(
+            "vector", np.zeros(SIZE), QuerySlope(None), Coordinates(matrix, 1, 1.0)
+        )
 
     assert moved("vector", ask, row=np.ones(COLUMNS)) <= 1
 
@@ -111,7 +124,9 @@ def test_lengths_do_not_underflow(size, unit):
 
     def ask(rows):
         slope = QuerySlope(Pinball(0.5))
-        return rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
+        return (
+            rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
+        )
 
     assert moved("vector", ask, row=np.ones(COLUMNS), target=-1e3) <= 1
     assert row_norms(np.full((1, 3), 1e-200))[0] > 0
@@ -138,7 +153,8 @@ def test_products_do_not_overflow():
 
 @pytest.mark.parametrize("unit", [5e-324, 1e-200, 1e200])
 def test_units_that_lose_digits_are_refused(unit):
-    rows, frame = handle(*tables()[0]), Coordinates(np.eye(SIZE), 1)
+    rows = handle(*tables()[0])
+    frame = Coordinates(np.eye(SIZE), 1)
     with pytest.raises(ValueError, match="between"):
         rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(Pinball(0.5)), frame, unit)
     with pytest.raises(ValueError, match="bounded"):
@@ -162,7 +178,9 @@ def test_floating_point_signals_do_not_tell_of_rows():
 
 
 def sparse_moved(X, other, query, ask, *, intercept=True):
-    """Return how far an answer about two sparse tables of one column moves, over the sensitivity of its query."""
+    """Return how far an answer about two sparse tables of one column moves, over the sensitivity
+    of its query.
+    """
     bounds = LinearBounds(ROWS, 1, Logistic(), 1.0, 1.0, intercept)
     terms = {"asked": replace(query.calibrated_noise(bounds, 1.0), releases=9)}
 
@@ -177,7 +195,9 @@ def sparse_moved(X, other, query, ask, *, intercept=True):
 @pytest.mark.parametrize("stored", [0.0, -0.0])
 @pytest.mark.parametrize("max_octave", [0, -1018, -1019, -1022, -1060])
 def test_the_octave_of_a_stored_zero_does_not_follow_the_record_before_it(max_octave, stored):
-    """1,000 sensitivities at ``max_octave=-1022`` once: the octave of the value before was taken for a 0's."""
+    """1,000 sensitivities at ``max_octave=-1022`` once: the octave of the value before was taken
+    for a 0's.
+    """
 
     def table(first):
         values = np.full(ROWS, stored)
@@ -189,17 +209,23 @@ def test_the_octave_of_a_stored_zero_does_not_follow_the_record_before_it(max_oc
     assert sparse_moved(table(1.0), table(0.0), query, ask) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("matrix", [(1e-90, 1e95), (1e-100, 1e100), (1e-170, 1e-170), (1.0, 1e-160)])
+@pytest.mark.parametrize(
+    "matrix", [(1e-90, 1e95), (1e-100, 1e100), (1e-170, 1e-170), (1.0, 1e-160)]
+)
 @pytest.mark.parametrize("value", [1e-180, 1e-150, 1.0])
 def test_lengths_of_sparse_rows_do_not_underflow(matrix, value):
     """A squared length that is too small for a number took the clip away: 5e19 sensitivities."""
-    X, other = np.zeros((ROWS, 1)), np.zeros((ROWS, 1))
+    X = np.zeros((ROWS, 1))
+    other = np.zeros((ROWS, 1))
     other[0] = value
     query = Query("vector", 1.0, 2)
 
     def ask(rows):
         coordinates = Coordinates(np.array(matrix), 1)
-        return rows.slope_sum("asked", np.zeros(2), QuerySlope(None, 0.0, "clip"), coordinates, 1e-90) / 1e-90
+        return (
+            rows.slope_sum("asked", np.zeros(2), QuerySlope(None, 0.0, "clip"), coordinates, 1e-90)
+            / 1e-90
+        )
 
     assert sparse_moved(csr_array(X), csr_array(other), query, ask) <= 1 + 1e-9
 
@@ -222,7 +248,9 @@ class Anything(str):
 
 @pytest.mark.parametrize("known", list(QUERIES))
 def test_a_weighting_that_equals_anything_does_not_get_norms_for_weights(known):
-    """Norms of rows are kept for the next question; a slope that is multiplied by them has no bound."""
+    """Norms of rows are kept for the next question; a slope that is multiplied by them has no
+    bound.
+    """
     frame = Coordinates(np.diag([1.0, 50.0, 50.0, 50.0]), 1)
 
     def ask(rows):
@@ -230,13 +258,17 @@ def test_a_weighting_that_equals_anything_does_not_get_norms_for_weights(known):
             rows.count("count", QueryStatistic("length", coordinates=frame), 1.0)
         elif known == "moments":
             rows.second_moments("moments", frame, 1.0)
-        return rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(None, weighting=Anything("weight")), frame)
+        return rows.slope_sum(
+            "vector", np.zeros(SIZE), QuerySlope(None, weighting=Anything("weight")), frame
+        )
 
     assert moved("vector", ask) <= 1
 
 
 def test_factors_have_weightings_of_the_library():
-    factor = queries.registered_query_factor(QueryFactor("inside", weighting=Anything("square")), None)
+    factor = queries.registered_query_factor(
+        QueryFactor("inside", weighting=Anything("square")), None
+    )
     slope = queries.registered_query_slope(QuerySlope(None, weighting=Anything("clip")), None)
     assert type(factor.weighting) is str
     assert type(slope.weighting) is str
@@ -254,9 +286,13 @@ class Changing:
 
 
 def test_whether_a_histogram_is_by_label_is_asked_once():
-    """A histogram with more bins than its term only where some label is positive would raise by the labels."""
+    """A histogram with more bins than its term only where some label is positive would raise by
+    the labels.
+    """
     (X, y), _ = tables()
     bins = {"bins": Query("histogram", 1, 3)}
     for targets in (y, -np.abs(y)):
-        counts = handle(X, targets, bins).histogram("bins", QueryStatistic("target"), [0.0, 0.5], Changing())
+        counts = handle(X, targets, bins).histogram(
+            "bins", QueryStatistic("target"), [0.0, 0.5], Changing()
+        )
         assert counts.size == 3

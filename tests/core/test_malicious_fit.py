@@ -1,9 +1,10 @@
 """A fit written by an enemy who holds the handle: it learns no more than the certificate says.
 
-Each fit is a random program over the handle's public methods: too many uses, other sizes, NaN, infinities, huge and
-ill-conditioned coordinates, subclasses of arrays, exceptions in between, answers of earlier runs. It runs on a table
-and on a neighbour with the same answers; what moves, in units of the stated noise, stays within the certificate, and
-what it is told or refused does not depend on rows. Everything is seeded: no false alarms.
+Each fit is a random program over the handle's public methods: too many uses, other sizes, NaN,
+infinities, huge and ill-conditioned coordinates, subclasses of arrays, exceptions in between,
+answers of earlier runs. It runs on a table and on a neighbour with the same answers; what moves, in
+units of the stated noise, stays within the certificate, and what it is told or refused does not
+depend on rows. Everything is seeded: no false alarms.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Scripted(NoiseSource):
 
     def __init__(self, seed: int) -> None:
         super().__init__(0)
-        self.script, self.exact = np.random.default_rng(seed), []
+        self.script = np.random.default_rng(seed)
+        self.exact = []
 
     def add(self, value, term):
         value = np.array(value, dtype=np.float64)
@@ -60,8 +62,11 @@ class Scripted(NoiseSource):
 
 
 def certificates(relation: str, people: bool):
-    facts = dict(row_norm=math.sqrt(COLUMNS), max_norm=math.sqrt(COLUMNS), neighbors=relation, alpha=0.0)
-    claim, descent = GaussianDP(3.0), NoisyGradientDescent()
+    facts = dict(
+        row_norm=math.sqrt(COLUMNS), max_norm=math.sqrt(COLUMNS), neighbors=relation, alpha=0.0
+    )
+    claim = GaussianDP(3.0)
+    descent = NoisyGradientDescent()
     for loss in (Pinball(0.8), Logistic(), Squared()):
         bounds = LinearBounds(12, COLUMNS, loss, **facts, people=people)
         yield descent.certify(bounds, claim)
@@ -71,7 +76,9 @@ def certificates(relation: str, people: bool):
     for several in (Softmax(3), DiscreteHazard(2)):
         yield descent.certify(LinearBounds(12, COLUMNS, several, **facts, people=people), claim)
     levels = {"gradient": descent.settings(levels=(0.2, 0.9))}
-    yield descent.certify(LinearBounds(12, COLUMNS, Pinball(0.5), **facts, people=people), claim, levels)
+    yield descent.certify(
+        LinearBounds(12, COLUMNS, Pinball(0.5), **facts, people=people), claim, levels
+    )
 
 
 def a_row(rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -100,7 +107,8 @@ def tables(rng: np.random.Generator, relation: str, people: bool):
 def handle(table, certificate, noise: NoiseSource, people: bool) -> PrivateRows:
     rows, names = table
     row_map = RowMap.from_bounds(COLUMNS, (-1, 1))
-    X, y = np.array([x for x, _ in rows]), np.array([t for _, t in rows])
+    X = np.array([x for x, _ in rows])
+    y = np.array([t for _, t in rows])
     votes = None
     if people:
         _, counts = np.unique(names, return_counts=True)
@@ -144,49 +152,75 @@ def a_matrix(rng: np.random.Generator):
     return matrix if kind == 3 else odd_array(rng, size, size)
 
 
-LOSSES = (Logistic(), Hinge(), Pinball(0.8), Huber(0.3), convolve(Pinball(0.2), LogisticKernel(), 0.1))
+LOSSES = (
+    Logistic(),
+    Hinge(),
+    Pinball(0.8),
+    Huber(0.3),
+    convolve(Pinball(0.2), LogisticKernel(), 0.1),
+)
 
 
 def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
     """Ask one question that an enemy may think of."""
     name = str(rng.choice([*names, *names, "no such term"]))
     size = COLUMNS + 1
-    unit = float(rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4))
+    unit = float(
+        rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4)
+    )
     frame = Coordinates(a_matrix(rng), int(rng.integers(2)))
     statistic = QueryStatistic(
         str(rng.choice(["target", "label", "length", "residual", "margin", "distance", "name"])),
-        odd_array(rng, size), float(rng.normal()), frame,
-    )  # fmt: skip
+        odd_array(rng, size),
+        float(rng.normal()),
+        frame,
+    )
     loss = LOSSES[rng.integers(len(LOSSES))]
-    slope = QuerySlope(loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"])))
-    factor = (None, QueryFactor("slope", loss), QueryFactor("inside", width=0.5), QueryFactor("curvature", Logistic()))
-    several = (Softmax(3), DiscreteHazard(2), CrammerSinger(3), ProportionalOdds(3))[rng.integers(4)]
+    slope = QuerySlope(
+        loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"]))
+    )
+    factor = (
+        None,
+        QueryFactor("slope", loss),
+        QueryFactor("inside", width=0.5),
+        QueryFactor("curvature", Logistic()),
+    )
+    several = (Softmax(3), DiscreteHazard(2), CrammerSinger(3), ProportionalOdds(3))[
+        rng.integers(4)
+    ]
     if rows.bounds.neighbors == "replace_one" and rng.random() < 0.2:
         rows = rows.part(int(rng.integers(1, 14)))
     questions = {
         "count": lambda: rows.count(name, statistic, float(rng.normal())),
         "histogram": lambda: rows.histogram(
-            name, statistic, np.linspace(-1, 1, int(rng.choice([63, 15, 25, 48, 5]))), bool(rng.integers(2))
+            name,
+            statistic,
+            np.linspace(-1, 1, int(rng.choice([63, 15, 25, 48, 5]))),
+            bool(rng.integers(2)),
         ),
         "octaves": lambda: rows.column_octaves(name, 0, int(rng.choice([16, 16, 8]))),
         "slopes": lambda: rows.slope_sum(name, odd_array(rng, size), slope, frame, unit),
         "several": lambda: rows.slopes_sum(
-            name, odd_array(rng, several.margins, size), QuerySlopes(several, slope.weighting), frame, unit
+            name,
+            odd_array(rng, several.margins, size),
+            QuerySlopes(several, slope.weighting),
+            frame,
+            unit,
         ),
         "moments": lambda: rows.second_moments(
             name, frame, unit, factor[rng.integers(4)], odd_array(rng, size)
         ),
-        "score": lambda: rows.limited_sum(
-            name, QueryScore("residual", odd_array(rng, size), unit)
-        ),
-    }  # fmt: skip
+        "score": lambda: rows.limited_sum(name, QueryScore("residual", odd_array(rng, size), unit)),
+    }
     return questions[str(rng.choice(list(questions)))]()
 
 
 def run(table, certificate, seed: int, people: bool):
     """Return what an enemy heard, and what it would have heard without noise."""
-    noise, rng = Scripted(seed), np.random.default_rng([seed, 1])
-    rows, names = handle(table, certificate, noise, people), list(certificate.noise)
+    noise = Scripted(seed)
+    rng = np.random.default_rng([seed, 1])
+    rows = handle(table, certificate, noise, people)
+    names = list(certificate.noise)
     heard = []
     with np.errstate(all="ignore"):
         for _ in range(60):
@@ -203,14 +237,16 @@ def run(table, certificate, seed: int, people: bool):
 
 def spent(first, second) -> float:
     return sum(
-        float(np.square((one - two) / term.scale).sum()) for (one, term), (two, _) in zip(first, second, strict=True)
+        float(np.square((one - two) / term.scale).sum())
+        for (one, term), (two, _) in zip(first, second, strict=True)
     )
 
 
 @pytest.mark.parametrize("people", [False, True])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 def test_no_fit_exceeds_the_certificate(relation, people):
-    largest, refused = 0.0, 0
+    largest = 0.0
+    refused = 0
     for certificate in certificates(relation, people):
         for seed in range(12):
             first, second = tables(np.random.default_rng([seed, 2]), relation, people)
@@ -228,7 +264,9 @@ def test_no_fit_exceeds_the_certificate(relation, people):
 def test_one_use_too_many_raises_before_noise_is_drawn():
     certificate = next(certificates("replace_one", False))
     noise = Scripted(0)
-    rows = handle(tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False)
+    rows = handle(
+        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
+    )
     for _ in range(certificate.noise["targets"].releases):
         rows.count("targets", QueryStatistic("target"), 0.0)
     before = len(noise.exact)
@@ -240,7 +278,9 @@ def test_one_use_too_many_raises_before_noise_is_drawn():
 def test_uses_are_counted_across_threads():
     certificate = next(certificates("replace_one", False))
     noise = Scripted(0)
-    rows = handle(tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False)
+    rows = handle(
+        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
+    )
     allowed = certificate.noise["targets"].releases
 
     def ask_often() -> None:
@@ -263,6 +303,10 @@ def test_a_handle_that_does_not_clip_is_caught(monkeypatch):
     """What the test above would catch: weights of 1 for all rows."""
     from dpconvex.core import private_rows
 
-    monkeypatch.setattr(private_rows._PrivateRowWeights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0))
+    monkeypatch.setattr(
+        private_rows._PrivateRowWeights,
+        "__call__",
+        lambda self, lengths: np.full_like(lengths, 40.0),
+    )
     with pytest.raises(AssertionError):
         test_no_fit_exceeds_the_certificate("replace_one", False)

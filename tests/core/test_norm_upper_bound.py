@@ -10,7 +10,9 @@ from dpconvex.core.row_coordinates import row_norm_bound
 
 
 def coordinates(kind, size, rng):
-    """Return an affine map with a constant: near the identity, correlated, far from the origin, nearly singular."""
+    """Return an affine map with a constant: near the identity, correlated, far from the origin,
+    nearly singular.
+    """
     inner = np.eye(size) + 0.02 * rng.normal(size=(size, size))
     centre = rng.normal(size=size)
     if kind == "correlated":

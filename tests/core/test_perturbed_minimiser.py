@@ -21,8 +21,10 @@ from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.solvers import ConvergenceError, Solution, black_box
 
 RNG = np.random.default_rng(0)
-N, D = 64, 2
-X, Y = RNG.uniform(-1, 1, (N, D)), np.where(RNG.random(N) < 0.5, 1.0, -1.0)
+N = 64
+D = 2
+X = RNG.uniform(-1, 1, (N, D))
+Y = np.where(RNG.random(N) < 0.5, 1.0, -1.0)
 CLAIM = ApproxDP(1.0, 1e-6)
 MINIMISERS = [ObjectivePerturbation(), OutputPerturbation()]
 
@@ -54,13 +56,16 @@ def objective_of(bounds):
 
 def pairs():
     bounds = PairwiseBounds(N, D, PairLogistic("e"), 1.0, None, 16, 16, alpha=1e3)
-    certificate = PairwiseObjectivePerturbation().certify(bounds, PureDP(1.0), {LONGEST: 3.0, WIDEST: 6.0})
+    certificate = PairwiseObjectivePerturbation().certify(
+        bounds, PureDP(1.0), {LONGEST: 3.0, WIDEST: 6.0}
+    )
     return PairwiseObjective(X, Y > 0, bounds.loss, 1e3, 16, 16, row_norm=3.0), certificate
 
 
 @pytest.mark.parametrize("mechanism", MINIMISERS)
 def test_one_release_too_many_draws_nothing(mechanism):
-    bounds, noise = facts(), Watched()
+    bounds = facts()
+    noise = Watched()
     certificate = mechanism.certify(bounds, CLAIM)
     minimiser = PerturbedMinimiser(objective_of(bounds), certificate, noise)
     assert np.isfinite(minimiser.release()).all()
@@ -71,7 +76,8 @@ def test_one_release_too_many_draws_nothing(mechanism):
 
 
 def test_another_objective_is_refused_before_anything_is_drawn():
-    bounds, noise = facts(), Watched()
+    bounds = facts()
+    noise = Watched()
     for mechanism in (*MINIMISERS, PhasedERM(), PhasedSGD()):
         certificate = mechanism.certify(bounds, CLAIM)
         other = objective_of(facts(alpha=0.2))
@@ -90,7 +96,8 @@ def test_rows_of_pairs_are_measured_once_and_before_a_release():
         minimiser.release()
     # Row lengths strictly below a point are counted, and no more often than the certificate says.
     lengths = np.sort(np.linalg.norm(X, axis=1))
-    term, uses = certificate.noise["lengths"], certificate.noise["lengths"].releases
+    term = certificate.noise["lengths"]
+    uses = certificate.noise["lengths"].releases
     for i in range(uses):
         found = minimiser.count_shorter("lengths", lengths[i])
         assert abs(found + N / 2 - i) < 20 * term.scale  # beyond with probability exp(-20)
@@ -136,7 +143,10 @@ def test_a_solver_that_lies_is_caught(loss, gap):
     mechanism = OutputPerturbation(Liar(), gap=gap)
     certificate = mechanism.certify(bounds, CLAIM)
     objective = objective_of(bounds)
-    own, best = (exact_minimiser(objective, certificate, solver, gap is not None) for solver in (Liar(), None))
+    own, best = (
+        exact_minimiser(objective, certificate, solver, gap is not None)
+        for solver in (Liar(), None)
+    )
     distance = 2 * certificate.noise["release"].tolerance / bounds.alpha
     assert np.linalg.norm(own - best) <= distance
     released = mechanism.release(objective, certificate, 1)
@@ -152,7 +162,8 @@ def test_nothing_is_released_where_nothing_was_certified(mechanism, monkeypatch)
         return Solution(point, 1.01 * tolerance, 1)
 
     monkeypatch.setattr(black_box, "polish_black_box", short)
-    bounds, noise = facts(), Watched()
+    bounds = facts()
+    noise = Watched()
     certificate = mechanism.certify(bounds, CLAIM)
     with pytest.raises(ConvergenceError):
         mechanism.release(objective_of(bounds), certificate, noise)
@@ -161,7 +172,9 @@ def test_nothing_is_released_where_nothing_was_certified(mechanism, monkeypatch)
 
 @pytest.mark.parametrize("mechanism", [PhasedERM(), PhasedSGD()])
 def test_every_record_is_in_one_phase(mechanism, monkeypatch):
-    bounds, noise, chosen = facts(), Watched(), []
+    bounds = facts()
+    noise = Watched()
+    chosen = []
     certificate = mechanism.certify(bounds, PureDP(1.0))
     inner = perturbed_minimiser.phase_minimiser
 

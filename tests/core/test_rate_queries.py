@@ -1,4 +1,6 @@
-"""Sums of rates' slopes: no neighbour moves an answer by more than its query says, whatever is asked."""
+"""Sums of rates' slopes: no neighbour moves an answer by more than its query says, whatever is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,21 @@ from dpconvex.engine.row_weights import RowWeights
 from dpconvex.losses import Tweedie
 from dpconvex.privacy import LinearBounds, NoiseSource
 
-ROWS, COLUMNS, SIZE = 60, 2, 3
+ROWS = 60
+COLUMNS = 2
+SIZE = 3
 STATED = Tweedie(1.0, -12.0, 2.8, 8.0)
-LOSSES = [STATED, Tweedie(1.5, -12.0, 2.8, 8.0), Tweedie(2.0, -30.0, 2.0, 1e3), Tweedie(2.0, -59.0, 59.0, 1e25)]
-QUERIES = {"vector": Query("vector", 1.0, SIZE), "moments": Query.moments(SIZE), "bins": Query("histogram", 1, 5)}
+LOSSES = [
+    STATED,
+    Tweedie(1.5, -12.0, 2.8, 8.0),
+    Tweedie(2.0, -30.0, 2.0, 1e3),
+    Tweedie(2.0, -59.0, 59.0, 1e25),
+]
+QUERIES = {
+    "vector": Query("vector", 1.0, SIZE),
+    "moments": Query.moments(SIZE),
+    "bins": Query("histogram", 1, 5),
+}
 #: Far beyond all bounds, subnormal, at the ends of floating-point numbers.
 TARGETS = (0.0, -1e300, 1e300, 5e-324, 8.0, 1e-308, 1e16)
 MARGINS = (0.0, 1e-320, -50.0, 50.0, 1e90, -1e90)
@@ -36,8 +49,19 @@ class Silence(NoiseSource):
 
 
 def handle(X, y, neighbors, people=None):
-    bounds = LinearBounds(ROWS, COLUMNS, STATED, np.sqrt(2), np.sqrt(2), neighbors=neighbors, people=people is not None)
-    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6) for name, query in QUERIES.items()}
+    bounds = LinearBounds(
+        ROWS,
+        COLUMNS,
+        STATED,
+        np.sqrt(2),
+        np.sqrt(2),
+        neighbors=neighbors,
+        people=people is not None,
+    )
+    terms = {
+        name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6)
+        for name, query in QUERIES.items()
+    }
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     if people is not None:
         shares = 1 / np.bincount(people)[people]
@@ -46,23 +70,30 @@ def handle(X, y, neighbors, people=None):
 
 
 def pairs(seed, neighbors, people):
-    """Yield two neighbouring tables: a row, or all rows of a person, replaced by the worst ones, or left out."""
+    """Yield two neighbouring tables: a row, or all rows of a person, replaced by the worst ones,
+    or left out.
+    """
     rng = np.random.default_rng(seed)
-    X, y = rng.uniform(-1, 1, (ROWS, COLUMNS)), rng.choice([*TARGETS, 1.0, 2.0, 3.0], ROWS)
+    X = rng.uniform(-1, 1, (ROWS, COLUMNS))
+    y = rng.choice([*TARGETS, 1.0, 2.0, 3.0], ROWS)
     groups = np.arange(ROWS) // 3 if people else None
     changed = np.arange(3 if people else 1)
     kept = np.setdiff1d(np.arange(ROWS), changed)
     if neighbors == "add_or_remove_one":
         other = X[kept], y[kept], None if groups is None else groups[kept] - 1
     else:
-        moved, targets = X.copy(), y.copy()
-        moved[changed], targets[changed] = rng.choice([-1.0, 1.0], COLUMNS), rng.choice(TARGETS)
+        moved = X.copy()
+        targets = y.copy()
+        moved[changed] = rng.choice([-1.0, 1.0], COLUMNS)
+        targets[changed] = rng.choice(TARGETS)
         other = moved, targets, groups
     return (X, y, groups), other
 
 
 def questions(rng):
-    """Yield name and question: slopes with and without limits, factors, bins of slopes; at any coefficients."""
+    """Yield name and question: slopes with and without limits, factors, bins of slopes; at any
+    coefficients.
+    """
     loss = LOSSES[int(rng.integers(len(LOSSES)))]
     theta = np.array([rng.choice(MARGINS), *rng.uniform(-3, 3, COLUMNS)])
     frame = Coordinates(np.diag(10.0 ** rng.integers(-3, 4, SIZE)), 1)
@@ -74,7 +105,10 @@ def questions(rng):
     for kind in ("slope", "curvature"):
         most = float(rng.choice([np.inf, 1.0, 1e-6]))
         factor = QueryFactor(kind, loss, float(rng.choice([0.0, 1.0, 1e9])), "square", most)
-        yield "moments", lambda rows, factor=factor: rows.second_moments("moments", frame, unit, factor, theta)
+        yield (
+            "moments",
+            lambda rows, factor=factor: rows.second_moments("moments", frame, unit, factor, theta),
+        )
     edges = np.sort(rng.normal(0, 2, 4))
     statistic = QueryStatistic("slope", theta, loss=loss)
     yield "bins", lambda rows: rows.histogram("bins", statistic, edges)
@@ -90,7 +124,9 @@ def norm(answer):
 def test_no_neighbour_moves_an_answer_by_more_than_its_query_says(neighbors, people):
     worst = dict.fromkeys(QUERIES, 0.0)
     for seed in range(60):
-        first, second = (handle(*table[:2], neighbors, table[2]) for table in pairs(seed, neighbors, people))
+        first, second = (
+            handle(*table[:2], neighbors, table[2]) for table in pairs(seed, neighbors, people)
+        )
         for name, ask in questions(np.random.default_rng([seed, 1])):
             moved = norm(np.asarray(ask(first)) - np.asarray(ask(second)))
             worst[name] = max(worst[name], moved / QUERIES[name].sensitivity(first.bounds))
@@ -100,8 +136,12 @@ def test_no_neighbour_moves_an_answer_by_more_than_its_query_says(neighbors, peo
 
 
 def test_a_slope_that_forgets_its_limit_is_seen(monkeypatch):
-    """What the test above would catch: slopes that are not clipped to what rows were shortened for."""
-    monkeypatch.setattr(QuerySlope, "__call__", lambda self, y, z, w: (w * self.loss.gradient(y, z),))
+    """What the test above would catch: slopes that are not clipped to what rows were shortened
+    for.
+    """
+    monkeypatch.setattr(
+        QuerySlope, "__call__", lambda self, y, z, w: (w * self.loss.gradient(y, z),)
+    )
     with pytest.raises(AssertionError):
         test_no_neighbour_moves_an_answer_by_more_than_its_query_says("replace_one", False)
 
@@ -110,7 +150,9 @@ def test_a_slope_that_forgets_its_limit_is_seen(monkeypatch):
 def test_limits_that_are_none_are_refused(limit):
     rows = handle(*pairs(0, "replace_one", False)[0][:2], "replace_one")
     with pytest.raises(ValueError, match="must be bounded"):
-        rows.slope_sum("vector", np.zeros(SIZE), QuerySlope(STATED, limit=limit), Coordinates(np.eye(SIZE), 1))
+        rows.slope_sum(
+            "vector", np.zeros(SIZE), QuerySlope(STATED, limit=limit), Coordinates(np.eye(SIZE), 1)
+        )
 
 
 class Looking(Tweedie):
@@ -133,6 +175,9 @@ def test_counts_of_two_losses_are_not_mixed_up():
     """Values of the last question are kept: those of another loss are others."""
     rows = handle(*pairs(0, "replace_one", False)[0][:2], "replace_one")
     theta = np.array([0.5, 0.0, 0.0])
-    ask = [rows.count("vector", QueryStatistic("slope", theta, loss=loss), 0.9) for loss in (STATED, LOSSES[2])]
+    ask = [
+        rows.count("vector", QueryStatistic("slope", theta, loss=loss), 0.9)
+        for loss in (STATED, LOSSES[2])
+    ]
     alone = handle(*pairs(0, "replace_one", False)[0][:2], "replace_one")
     assert ask[1] == alone.count("vector", QueryStatistic("slope", theta, loss=LOSSES[2]), 0.9)

@@ -1,7 +1,9 @@
-"""No fit holds rows: arrays with an entry for every row are seen by inputs, engine, core and slopes alone.
+"""No fit holds rows: arrays with an entry for every row are seen by inputs, engine, core and slopes
+alone.
 
-Tables have a number of rows that nothing else has. While a model is fitted, every function of the library that returns
-is looked at: what its local names hold, and what objects among them hold in turn.
+Tables have a number of rows that nothing else has. While a model is fitted, every function of the
+library that returns is looked at: what its local names hold, and what objects among them hold in
+turn.
 """
 
 from __future__ import annotations
@@ -24,17 +26,23 @@ from dpconvex.core.private_rows import PrivateRows
 from dpconvex.fit.private_fit import PrivateFit
 
 ROWS = 1237
-#: Rooms that may hold arrays of rows; estimators hand them from inputs to the core. Objectives and solvers are those of
-#: perturbed minimisers.
+#: Rooms that may hold arrays of rows; estimators hand them from inputs to the core. Objectives and
+#: solvers are those of perturbed minimisers.
 MAY = ("inputs", "engine", "core", "objectives", "losses", "smoothing", "solvers", "estimators")
 
 
 def row_arrays(value: object, depth: int = 2) -> bool:
-    """Return whether a value is an array with an entry for every row, or holds one in an attribute of its own."""
+    """Return whether a value is an array with an entry for every row, or holds one in an
+    attribute of its own.
+    """
     if isinstance(value, np.ndarray):
         return ROWS in value.shape
     module = type(value).__module__
-    if depth and module.startswith("dpconvex") and not module.startswith(tuple(f"dpconvex.{room}." for room in MAY)):
+    if (
+        depth
+        and module.startswith("dpconvex")
+        and not module.startswith(tuple(f"dpconvex.{room}." for room in MAY))
+    ):
         return any(row_arrays(each, depth - 1) for each in getattr(value, "__dict__", {}).values())
     return False
 
@@ -68,7 +76,9 @@ TARGET = {"target_bounds": (-3, 3), **BOUNDS}
 FITS = {
     "median": lambda: DPQuantileRegressor(0.5, **TARGET).fit(X, Y),
     "levels": lambda: DPQuantileRegressor((0.2, 0.8), **TARGET).fit(X, Y),
-    "quantile intervals": lambda: DPQuantileRegressor(0.5, mu=4.0, inference=True, **TARGET).fit(X, Y),
+    "quantile intervals": lambda: DPQuantileRegressor(0.5, mu=4.0, inference=True, **TARGET).fit(
+        X, Y
+    ),
     "newsvendor": lambda: DPNewsvendor(3.0, 1.0, **TARGET).fit(X, Y),
     "linear": lambda: DPLinearRegression(**TARGET).fit(X, Y),
     "linear intervals": lambda: DPLinearRegression(mu=4.0, inference=True, **TARGET).fit(X, Y),
@@ -80,8 +90,10 @@ FITS = {
     "objective": lambda: DPLogisticRegression(mechanism="objective", **BOUNDS).fit(X, Y > 0),
     "output": lambda: DPLogisticRegression(mechanism="output", **BOUNDS).fit(X, Y > 0),
     "phased": lambda: DPLogisticRegression(mechanism="phased-erm", **BOUNDS).fit(X, Y > 0),
-    "matrices": lambda: DPMedian(mechanism="gradient", random_state=0).fit(X[:, None, :], Y[:, None]),
-}  # fmt: skip
+    "matrices": lambda: DPMedian(mechanism="gradient", random_state=0).fit(
+        X[:, None, :], Y[:, None]
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FITS)

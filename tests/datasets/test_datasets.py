@@ -20,7 +20,8 @@ OPTIONS = [
 def test_the_risk_is_the_mean_loss_of_a_large_sample(options):
     """Six standard errors: a false alarm has probability 2e-9; catches an error of about 1 %."""
     sample = make_newsvendor(100_000, rng=0, **options)
-    star, quantile = sample.theta_star, sample.population.quantile
+    star = sample.theta_star
+    quantile = sample.population.quantile
     for theta in (star, star + np.random.default_rng(1).normal(size=len(star)) * 0.5):
         residuals = sample.y - theta[0] - sample.X @ theta[1:]
         losses = np.maximum(quantile * residuals, (quantile - 1) * residuals)
@@ -34,13 +35,18 @@ def test_theta_star_has_no_slope_and_nothing_is_better(options):
     sample = make_newsvendor(10, rng=0, **options)
     star = sample.theta_star
     step = 1e-4
-    slopes = [(sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step) for e in np.eye(len(star))]
+    slopes = [
+        (sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step)
+        for e in np.eye(len(star))
+    ]
     assert np.abs(slopes).max() < 2e-6
     rng = np.random.default_rng(2)
     for scale in (0.01, 0.1, 1.0):
         assert sample.excess_risk(star + scale * rng.normal(size=len(star))) > 0
     assert sample.excess_risk(star) == 0
-    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(sample.excess_risk(star + 0.1) / sample.risk(star))
+    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(
+        sample.excess_risk(star + 0.1) / sample.risk(star)
+    )
 
 
 @pytest.mark.parametrize("options", OPTIONS[1:3])
@@ -52,7 +58,9 @@ def test_theta_star_agrees_with_a_numerical_minimum(options):
 
 def test_newsvendor_features_follow_the_study():
     sample = make_newsvendor(100_000, rng=4, quantile=0.75)
-    assert np.cov(sample.X.T) == pytest.approx(0.5 ** np.abs(np.subtract.outer(range(4), range(4))), abs=0.03)
+    assert np.cov(sample.X.T) == pytest.approx(
+        0.5 ** np.abs(np.subtract.outer(range(4), range(4))), abs=0.03
+    )
     assert sample.theta_star == pytest.approx([1.5 + 0.67449, 1, -2.5, -1.5, 3], abs=1e-5)
 
 
@@ -66,7 +74,8 @@ def test_samples_repeat_with_the_seed_and_survive_pickling():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"), [({"n": 5.5}, "n"), ({"n": 5, "p": 1}, "p"), ({"n": 5, "error": "exogenous"}, "error")]
+    ("arguments", "name"),
+    [({"n": 5.5}, "n"), ({"n": 5, "p": 1}, "p"), ({"n": 5, "error": "exogenous"}, "error")],
 )
 def test_wrong_arguments_are_explained(arguments, name):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of make_newsvendor must"):

@@ -12,7 +12,9 @@ from dpconvex.privacy import certificate
 
 @pytest.fixture(autouse=True)
 def taught_mechanisms_are_forgotten(monkeypatch):
-    for home in set(RULES.values()):  # the library's own first: what is loaded later would be forgotten, too
+    for home in set(
+        RULES.values()
+    ):  # the library's own first: what is loaded later would be forgotten, too
         import_module(f"dpconvex.mechanisms.{home}")
     for registry in ("_CALIBRATORS", "_PROVERS"):
         monkeypatch.setattr(certificate, registry, dict(getattr(certificate, registry)))

@@ -1,4 +1,6 @@
-"""Pages of the documentation as tests read them: their blocks of code, their commands, and a runner for both."""
+"""Pages of the documentation as tests read them: their blocks of code, their commands, and a
+runner for both.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ WRITTEN = ("reproduction", "gallery", "api")
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *(path for path in sorted(DOCS.rglob("*.md")) if not {*WRITTEN} & {*path.relative_to(DOCS).parts}),
+    *(
+        path
+        for path in sorted(DOCS.rglob("*.md"))
+        if not {*WRITTEN} & {*path.relative_to(DOCS).parts}
+    ),
 ]
 # What these print does not depend on noise, so that pages can be held to it.
 CENSUS = Path(os.environ.get("DPCONVEX_DATA", "")) / "adult.csv.gz"

@@ -1,4 +1,6 @@
-"""The contributors' guide holds: its mechanism is private, its estimator fits, project files say what they should."""
+"""The contributors' guide holds: its mechanism is private, its estimator fits, project files say
+what they should.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_no_neighbour_beats_the_sensitivity_of_the_guides_mechanism(guide):
     row_map = RowMap.from_bounds(1, (-1.0, 1.0))
 
     def gradient(records):
-        rows = MemoryRows(np.array([[x] for x, _ in records]), np.array([y for _, y in records]), row_map)
+        rows = MemoryRows(
+            np.array([[x] for x, _ in records]), np.array([y for _, y in records]), row_map
+        )
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha).gradient(np.zeros(2))
 
     extremes = list(itertools.product((-1.0, 0.0, 1.0), (-9.0, 0.0, 9.0)))
@@ -63,7 +67,9 @@ def test_certificates_of_the_guides_mechanism_refuse_half_of_the_noise(guide, gu
 
 
 def test_the_recipe_for_a_change_of_the_fit(guide):
-    """Certificates verified while it ran; a doubled share moved the model, and no budget was ruined by it."""
+    """Certificates verified while it ran; a doubled share moved the model, and no budget was
+    ruined by it.
+    """
     assert all(guide["ratios"] != 1)
     assert all(guide["ratios"] < 2)
     assert guide["before"][1] < guide["before"][0]

@@ -1,4 +1,6 @@
-"""Pages tell the truth: their code and commands run, print what they say, and their links lead somewhere."""
+"""Pages tell the truth: their code and commands run, print what they say, and their links lead
+somewhere.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,15 @@ def test_a_page_runs(page, tmp_path, monkeypatch, capsys):
     [
         page
         for page in PAGES
-        if any(is_slow(words) for kind, text in blocks(page) if kind == "console" for words, _ in commands(text))
+        if any(
+            is_slow(words)
+            for kind, text in blocks(page)
+            if kind == "console"
+            for words, _ in commands(text)
+        )
     ],
     ids=name_of,
-)  # fmt: skip
+)
 def test_a_page_with_long_commands_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -43,7 +50,9 @@ def test_a_page_with_long_commands_runs(page, tmp_path, monkeypatch, capsys):
 def test_session_of_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = ROOT / "README.md"
-    session = [words for kind, text in blocks(page) if kind == "console" for words, _ in commands(text)]  # fmt: skip
+    session = [
+        words for kind, text in blocks(page) if kind == "console" for words, _ in commands(text)
+    ]
     assert [words[1] for words in session] == ["demo", "fit", "verify", "predict", "reproduce"]
     run_page(page, capsys)
     assert len((tmp_path / "orders.csv").read_text().splitlines()) == 5_001
@@ -73,7 +82,9 @@ def test_commands_in_sentences_exist(page):
         for word in line.split()[1:]:
             if word in getattr(command, "commands", {}):
                 command = command.commands[word]
-        options = {name for entry in command.params for name in (*entry.opts, *entry.secondary_opts)}
+        options = {
+            name for entry in command.params for name in (*entry.opts, *entry.secondary_opts)
+        }
         assert line.split()[1] in ("COMMAND", *COMMANDS.commands), line
         if command.name == "reproduce":  # its options are those of a distribution of its own
             continue
@@ -102,12 +113,16 @@ def test_every_public_name_is_documented(package):
             assert inspect.getdoc(value), name
 
 
-@pytest.mark.parametrize("name", [name for name in dpconvex.__all__ if hasattr(getattr(dpconvex, name), "fit")])
+@pytest.mark.parametrize(
+    "name", [name for name in dpconvex.__all__ if hasattr(getattr(dpconvex, name), "fit")]
+)
 def test_docstrings_name_every_parameter(name):
     kind = getattr(dpconvex, name)
     text = inspect.getdoc(kind)
     missing = [
-        parameter for parameter in inspect.signature(kind).parameters if not re.search(rf"\b{parameter}\b", text)
+        parameter
+        for parameter in inspect.signature(kind).parameters
+        if not re.search(rf"\b{parameter}\b", text)
     ]
     assert not missing
     assert "Privacy" in text

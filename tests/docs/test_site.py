@@ -1,4 +1,6 @@
-"""The site: every page is in its menu, answers are where a newcomer looks, examples run; with Sphinx, it builds."""
+"""The site: every page is in its menu, answers are where a newcomer looks, examples run; with
+Sphinx, it builds.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,35 @@ def test_every_page_is_in_one_menu():
     pages = [page for page in PAGES if DOCS in page.parents]
     listed = [entry for page in pages for entry in menu(page)]
     assert len(listed) == len(set(listed))
-    written = {DOCS / "reproduction" / "index", DOCS / "reproduction" / "bench" / "index", DOCS / "gallery" / "index"}
+    written = {
+        DOCS / "reproduction" / "index",
+        DOCS / "reproduction" / "bench" / "index",
+        DOCS / "gallery" / "index",
+    }
     expected = {page.with_suffix("") for page in pages} - {DOCS / "index"}
     assert set(listed) == expected | written
 
 
 def test_every_public_package_has_its_reference():
     rooms = {path.parent.name for path in (ROOT / "src" / "dpconvex").glob("*/__init__.py")}
-    inner = {"cli", "core", "estimators", "fit", "inputs", "models"}  # their names are in dpconvex, or not public
+    inner = {
+        "cli",
+        "core",
+        "estimators",
+        "fit",
+        "inputs",
+        "models",
+    }  # their names are in dpconvex, or not public
     files = {path.stem for path in (ROOT / "src" / "dpconvex").glob("[a-z]*.py")}
-    files -= {"atomic_files", "checks", "evaluation_statistics", "lazy_imports", "pipelines", "types", "version"}
+    files -= {
+        "atomic_files",
+        "checks",
+        "evaluation_statistics",
+        "lazy_imports",
+        "pipelines",
+        "types",
+        "version",
+    }
     assert {name.rpartition(".")[2] for name in PACKAGES} - {"dpconvex"} == (rooms - inner) | files
 
 
@@ -102,7 +123,16 @@ def test_examples_have_a_title_and_words(path):
 def test_the_site_builds_without_warnings_and_needs_no_other_machine(tmp_path):
     for name in ("sphinx", "numpydoc", "myst_parser", "sphinx_gallery", "pydata_sphinx_theme"):
         pytest.importorskip(name)
-    command = ["-m", "sphinx", "--fail-on-warning", "-q", "-d", tmp_path / "trees", DOCS, tmp_path / "site"]
+    command = [
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "-q",
+        "-d",
+        tmp_path / "trees",
+        DOCS,
+        tmp_path / "site",
+    ]
     subprocess.run([sys.executable, *map(str, command)], check=True)
     pages = list((tmp_path / "site").rglob("*.html"))
     for page in pages:

@@ -84,10 +84,13 @@ def test_missing_values_fall_on_the_lower_bound():
     X[5, 2] = np.nan
     X[6, 3] = np.inf
     filled = X.copy()
-    filled[5, 2], filled[6, 3] = -2.0, 2.0
+    filled[5, 2] = -2.0
+    filled[6, 3] = 2.0
     theta = np.linspace(-1, 1, 8)
     sums = [
-        MemoryRows(table, np.ones(40_000), MAPS["weighted"], cache=cache).combine(theta, EmpiricalSlope(SMOOTH))[0]
+        MemoryRows(table, np.ones(40_000), MAPS["weighted"], cache=cache).combine(
+            theta, EmpiricalSlope(SMOOTH)
+        )[0]
         for table in (X, filled)
         for cache in (False, True)
     ]
@@ -97,7 +100,8 @@ def test_missing_values_fall_on_the_lower_bound():
 
 def test_certified_bounds_hold_for_the_gradient():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40_000, 7)), rng.normal(size=40_000)
+    X = rng.normal(size=(40_000, 7))
+    y = rng.normal(size=40_000)
     rows = MemoryRows(X, y, MAPS["shifted"], cache=False)
     objective = EmpiricalObjective(rows, convolve(Pinball(0.7), LogisticKernel(), 1e-3), 1e-3)
     theta = rng.normal(size=8)
@@ -124,7 +128,8 @@ class TestDaskRows:
         from dpconvex.engine.dask.rows_and_table import DaskTable
 
         rng = np.random.default_rng(5)
-        X, y = rng.normal(size=(1000, 7)), rng.normal(size=1000)
+        X = rng.normal(size=(1000, 7))
+        y = rng.normal(size=1000)
         table = DaskTable(da.from_array(X, chunks=(301, 4)), da.from_array(y, chunks=77), "test")
         return table, MemoryRows(X, y, MAPS["weighted"], 0.5, 2.0)
 
@@ -173,9 +178,11 @@ class TestDaskRows:
             parts = [part[half] for part in whole for half in (slice(0, 3), slice(3, 6))]
             shape = (3, 8)
         else:
-            parts, shape = whole, (6, 8)
+            parts = whole
+            shape = (6, 8)
         data = da.concatenate([da.from_delayed(part, shape, float) for part in parts])
-        X, y = data[:, :7], data[:, 7]
+        X = data[:, :7]
+        y = data[:, 7]
         assert (schedule_separately(list(X.to_delayed().ravel())) is None) == shared
         with dask.config.set({"dpconvex.spill-limit": 0, "scheduler": "threads"}):
             rows = DaskTable(X, y, "test").rows(MAPS["plain"])
@@ -193,7 +200,8 @@ class TestDaskRows:
         from dpconvex.engine.dask.rows_and_table import DaskTable
 
         rows = make_rows(MAPS["weighted"], "F", "float32", SMOOTH)
-        X, y = rows.raw, rows.targets
+        X = rows.raw
+        y = rows.targets
         theta = np.linspace(-1, 1, 8)
         expected = rows.combine(theta, EmpiricalSlope(SMOOTH))[0]
         for limit in (0, "1 GB"):
@@ -213,7 +221,8 @@ def test_a_partition_says_nothing_of_void_rows():
     """On a worker no estimator silences numpy: weights of void rows divide by 0."""
     from dpconvex.engine.dask.partitions import PartitionMap, fingerprint, run_on_partition_source
 
-    X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
+    X = np.ones((3, 2))
+    y = np.array([1.0, np.nan, 1.0])
     mapping = PartitionMap(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
 
     def inverse(block, w):
@@ -223,7 +232,11 @@ def test_a_partition_says_nothing_of_void_rows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (total,) = run_on_partition_source(
-            lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)), mapping, fingerprint(X, y), pending, (X, y)
+            lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)),
+            mapping,
+            fingerprint(X, y),
+            pending,
+            (X, y),
         )
     assert total == 3
 
@@ -249,7 +262,8 @@ def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
 def test_a_fingerprint_tells_orders_types_and_labels():
     from dpconvex.engine.dask.partitions import fingerprint
 
-    X, y = np.arange(12.0).reshape(6, 2), np.array(["a", "b"] * 3, dtype=object)
+    X = np.arange(12.0).reshape(6, 2)
+    y = np.array(["a", "b"] * 3, dtype=object)
     others = [
         (X[::-1].copy(), y),
         (X, y[::-1].copy()),

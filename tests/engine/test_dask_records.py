@@ -1,4 +1,6 @@
-"""Partitions of Dask collections: a record counts once, with its own weight, whatever was asked of them before."""
+"""Partitions of Dask collections: a record counts once, with its own weight, whatever was asked
+of them before.
+"""
 
 import dask
 import dask.array as da
@@ -18,10 +20,11 @@ def test_influence_weights_survive_a_pass_with_others(monkeypatch):
     """Weights of their own say nothing of those that the row map gives."""
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)  # several blocks per partition
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (400, 3)), rng.choice([-1.0, 1.0], 400)
-    row_map, theta, slope = (
-        RowMap.from_bounds(3, (-1.0, 1.0), 0.1), np.full(4, 0.1), EmpiricalSlope(Logistic()),
-    )  # fmt: skip
+    X = rng.uniform(-1, 1, (400, 3))
+    y = rng.choice([-1.0, 1.0], 400)
+    row_map = RowMap.from_bounds(3, (-1.0, 1.0), 0.1)
+    theta = np.full(4, 0.1)
+    slope = EmpiricalSlope(Logistic())
     (expected,) = MemoryRows(X, y, row_map).combine(theta, slope)
     table = DaskTable(da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200), "test")
     rows = table.rows(row_map)
@@ -35,7 +38,9 @@ def frames(X, y):
 
 
 def test_a_target_is_not_joined_to_several_rows():
-    """In memory numbers of rows that differ are refused; a join by index would use one target 300 times."""
+    """In memory numbers of rows that differ are refused; a join by index would use one target
+    300 times.
+    """
     X = pd.DataFrame(np.random.default_rng(0).uniform(0, 1, (300, 2)), index=np.zeros(300, int))
     model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(0, 1))
     for data in ((X, pd.Series([0.7])), frames(X, pd.Series([0.7]))):
@@ -45,7 +50,8 @@ def test_a_target_is_not_joined_to_several_rows():
 
 def test_rows_that_share_an_index_are_records_of_their_own():
     rng = np.random.default_rng(0)
-    X, y = pd.DataFrame(rng.uniform(0, 1, (300, 2)), index=np.zeros(300, int)), rng.random(300)
+    X = pd.DataFrame(rng.uniform(0, 1, (300, 2)), index=np.zeros(300, int))
+    y = rng.random(300)
     model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(0, 1), random_state=0)
     here = model.fit(X, y).coef_
     np.testing.assert_allclose(model.fit(*frames(X, pd.Series(y, index=X.index))).coef_, here)
@@ -56,7 +62,9 @@ class Odd:
 
 
 def test_an_invalid_object_is_known_again():
-    """How it prints must not end a fit that ignores invalid rows: that would tell that it is there."""
+    """How it prints must not end a fit that ignores invalid rows: that would tell that it is
+    there.
+    """
 
     def labels():
         y = np.array([0, 1] * 100, dtype=object)

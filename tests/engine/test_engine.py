@@ -196,7 +196,8 @@ def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch
     if not kept:
         monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
     rng = np.random.default_rng(4)
-    X, y = rng.normal(size=(30_001, 7)), rng.normal(size=30_001)
+    X = rng.normal(size=(30_001, 7))
+    y = rng.normal(size=30_001)
     row_map = RowMap.from_bounds(7, (-2, 2), 1.5)
     results = [MemoryRows(X, y, row_map, threads=k).sum(moments) for k in (1, 2, 3, 7)]
     x, weights = naive_map(X, row_map)
@@ -217,7 +218,9 @@ def multiples(y, z, w):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("row_norm", [0.8, 5.0])
-def test_combined_rows_match_naive_numpy(influence, fit_intercept, dtype, order, row_norm, monkeypatch):
+def test_combined_rows_match_naive_numpy(
+    influence, fit_intercept, dtype, order, row_norm, monkeypatch
+):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
@@ -248,7 +251,8 @@ def test_additions_bound_the_longest_chain(monkeypatch):
 def test_subsample_is_spread_and_repeatable():
     X = np.arange(1000.0)[:, None]
     rows = MemoryRows(X, X[:, 0], RowMap(1, 1e9), target_shift=5.0, target_scale=2.0)
-    first, second = rows.subsample(100), rows.subsample(100)
+    first = rows.subsample(100)
+    second = rows.subsample(100)
     taken = first.mapped()[1] / 2.0 + 5.0
     np.testing.assert_array_equal(taken, second.mapped()[1] / 2.0 + 5.0)
     np.testing.assert_array_equal(taken // 10, np.arange(100))  # one from every stretch of ten
@@ -261,7 +265,8 @@ def test_subsample_is_spread_and_repeatable():
 def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
     """Sums, margins, weights and counts over a part are those over a copy of the same rows."""
     rng = np.random.default_rng(n)
-    X, y = rng.normal(size=(n, 5)), rng.normal(size=n)
+    X = rng.normal(size=(n, 5))
+    y = rng.normal(size=n)
     y[::7] = np.nan  # ignored rows
     row_map = RowMap.from_bounds(5, (-1.5, 1.0), 0.9)
     whole = MemoryRows(np.asarray(X, order=order), y, row_map)
@@ -275,7 +280,8 @@ def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
         monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", cache)
         monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
         for data in (whole, whole.reweighted(lambda block, w: w / (1 + block[:, 1] ** 2))):
-            part, copied = data.part(rows), data.take(places)
+            part = data.part(rows)
+            copied = data.take(places)
             assert (part.n_rows, part.dim) == (rows, 6)
             np.testing.assert_array_equal(part.raw, copied.raw)
             for call in (
@@ -318,7 +324,9 @@ def test_blas_threads_are_restored_after_nested_use():
 
 
 def test_blas_has_one_thread_inside_workers_whoever_set_the_limit_before():
-    """Measured as counts in the workers themselves: after a fit in the main thread, and from a thread of its own."""
+    """Measured as counts in the workers themselves: after a fit in the main thread, and from a
+    thread of its own.
+    """
     from threadpoolctl import ThreadpoolController
 
     blas = ThreadpoolController().select(user_api="blas")
@@ -360,12 +368,16 @@ def test_workers_are_shared_and_do_alone_what_they_ask_of_others():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_process_that_is_forked_during_a_fit_begins_anew():
-    """Threads that hold the lock, or limit BLAS, are not in the child: it neither waits for them nor stays limited."""
+    """Threads that hold the lock, or limit BLAS, are not in the child: it neither waits for them
+    nor stays limited.
+    """
     script = """
 import os, threading, numpy as np
 from threadpoolctl import ThreadpoolController
 from dpconvex.engine import threads
-counts = lambda: [c.num_threads for c in ThreadpoolController().select(user_api="blas").lib_controllers]
+def counts():
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [each.num_threads for each in found]
 np.ones((9, 9)) @ np.ones((9, 9))
 before = counts()
 with threads.single_threaded_blas():
@@ -379,7 +391,9 @@ with threads.single_threaded_blas():
     threads._lock.release()
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=120).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=120).returncode == 0
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -387,9 +401,11 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
     """Every new type of an array would be compiled for seconds."""
     from dpconvex.engine.dense_kernels import dense_vector_products
 
-    theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
+    theta = np.ones(4)
+    row_map = RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
     given = np.random.default_rng(0).normal(size=(40_000, 3))
-    known, sums = set(), []
+    known = set()
+    sums = []
     for order in "CF":
         X = np.array(given, dtype=dtype, order=order)
         np.save(tmp_path / "X.npy", X)
@@ -399,7 +415,9 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
             held = MemoryRows(rows, np.ones(40_000), row_map, cache=False)
             sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
             held.sum(lambda block, y, w: (w.sum(),))
-            known.add(tuple(len(kernel.signatures) for kernel in (map_dense_rows, dense_vector_products)))
+            known.add(
+                tuple(len(kernel.signatures) for kernel in (map_dense_rows, dense_vector_products))
+            )
             assert len(known) == 1
             assert np.shares_memory(held.raw, rows)
         assert not frozen.flags.writeable
@@ -408,7 +426,8 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
 
 def test_chosen_rows_are_read_where_they_lie(monkeypatch):
     rng = np.random.default_rng(8)
-    X, y = rng.normal(size=(900, 4)), rng.normal(size=900)
+    X = rng.normal(size=(900, 4))
+    y = rng.normal(size=900)
     row_map = RowMap.from_bounds(4, (-1.5, 1.5), 1.2)
     indices = rng.permutation(900)[:500]
     expected = MemoryRows(X, y, row_map).take(np.sort(indices)).mapped()
@@ -427,11 +446,15 @@ def test_chosen_rows_are_read_where_they_lie(monkeypatch):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kept", [0, 1 << 25])
 def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, monkeypatch):
-    """Another row more or less moves rows to other places of blocks and tiles, or changes how rows are kept."""
+    """Another row more or less moves rows to other places of blocks and tiles, or changes how
+    rows are kept.
+    """
     rng = np.random.default_rng(8)
-    X, y = rng.normal(size=(3001, 11)), np.ones(3001)
+    X = rng.normal(size=(3001, 11))
+    y = np.ones(3001)
     X[::400] *= 9  # beyond the bounds
-    theta, row_map = rng.normal(size=12), RowMap.from_bounds(11, (-3.0, 3.0))
+    theta = rng.normal(size=12)
+    row_map = RowMap.from_bounds(11, (-3.0, 3.0))
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
     whole = MemoryRows(np.asarray(X, order=order), y, row_map).predicted(theta).weights
     monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", kept)
@@ -443,13 +466,19 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
 @pytest.mark.parametrize("columns", [3, 11, 16, 17, 40])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, columns):
-    """Compilers leave vector lanes where an array that is read ends just before the one that is written."""
+    """Compilers leave vector lanes where an array that is read ends just before the one that is
+    written.
+    """
     rng = np.random.default_rng(columns)
-    arena, size = np.empty(600), 2 * (columns + 1)
-    out, weights = arena[200 : 200 + size].reshape(2, -1), arena[200 + size : 202 + size]
+    arena = np.empty(600)
+    size = 2 * (columns + 1)
+    out = arena[200 : 200 + size].reshape(2, -1)
+    weights = arena[200 + size : 202 + size]
 
     def mapped(*given):
-        map_dense_rows(given[0], np.arange(2), *given[1:], 1, 1.0, False, order == "F", out, weights)
+        map_dense_rows(
+            given[0], np.arange(2), *given[1:], 1, 1.0, False, order == "F", out, weights
+        )
         return np.append(out.ravel(), weights)
 
     for _ in range(20):
@@ -469,7 +498,8 @@ def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, col
 def test_a_mapped_row_has_the_same_bits_in_either_order_and_alone(influence):
     """One row of a table that lies column by column looks like one that lies row by row."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(100, 37)), np.zeros(100)
+    X = rng.normal(size=(100, 37))
+    y = np.zeros(100)
     row_map = RowMap(37, 3.0, influence=influence)
     whole = MemoryRows(X, y, row_map).mapped()
     for order in "CF":
@@ -484,11 +514,15 @@ def test_a_mapped_row_has_the_same_bits_in_either_order_and_alone(influence):
 @pytest.mark.parametrize("influence", ["weight", "shorten"])
 @pytest.mark.parametrize("kind", ["kinked", "smooth", "clipped"])
 def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence, dtype):
-    """With weight 0 for all others a sum is what one row adds: in tables of any size, order and neighbours."""
+    """With weight 0 for all others a sum is what one row adds: in tables of any size, order and
+    neighbours.
+    """
     rng = np.random.default_rng(2)
-    columns, row = 13, 17
+    columns = 13
+    row = 17
     X = rng.uniform(-1, 1, size=(4000, columns)).astype(dtype)
-    y, theta = rng.choice([-1.0, 1.0], 4000), rng.normal(size=columns + 1)
+    y = rng.choice([-1.0, 1.0], 4000)
+    theta = rng.normal(size=columns + 1)
     fields = RowMap.from_bounds(columns, (-3.0, 3.0), 1.5).to_dict()
     row_map = RowMap.from_dict({**fields, "influence": influence})
     slope = {
@@ -524,9 +558,13 @@ def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_multiples_have_the_same_bits_whoever_stands_before_a_row(weighted):
-    """A quantile's slope jumps where a margin is the target: rows on it must not all jump when one comes or goes."""
+    """A quantile's slope jumps where a margin is the target: rows on it must not all jump when
+    one comes or goes.
+    """
     rng = np.random.default_rng(3)
-    X, y, theta = rng.normal(size=(60, 11)), np.ones(60), rng.normal(size=12)
+    X = rng.normal(size=(60, 11))
+    y = np.ones(60)
+    theta = rng.normal(size=12)
 
     def margins(first, last):
         seen = []
@@ -543,18 +581,34 @@ def test_multiples_have_the_same_bits_whoever_stands_before_a_row(weighted):
             np.testing.assert_array_equal(margins(first, last), whole[first:last])
 
 
-@pytest.mark.parametrize("kernel", [GaussianKernel, LogisticKernel, UniformKernel, EpanechnikovKernel, LaplacianKernel])
+@pytest.mark.parametrize(
+    "kernel", [GaussianKernel, LogisticKernel, UniformKernel, EpanechnikovKernel, LaplacianKernel]
+)
 def test_a_slope_has_the_same_bits_wherever_its_record_stands(kernel):
-    """Engines take slopes of whole blocks: vector lanes and what is left of them must round alike."""
+    """Engines take slopes of whole blocks: vector lanes and what is left of them must round
+    alike.
+    """
     rng = np.random.default_rng(4)
-    y, z, w = rng.choice([-1.0, 1.0], 700), 3 * rng.normal(size=700), rng.random(700)
-    for loss in (Logistic(), convolve(Pinball(0.3), kernel(), 0.2), convolve(Hinge(), kernel(), 0.2)):
-        for slope in (QuerySlope(loss), QuerySlope(loss, weighting="clip"), QueryFactor("curvature", loss)):
+    y = rng.choice([-1.0, 1.0], 700)
+    z = 3 * rng.normal(size=700)
+    w = rng.random(700)
+    for loss in (
+        Logistic(),
+        convolve(Pinball(0.3), kernel(), 0.2),
+        convolve(Hinge(), kernel(), 0.2),
+    ):
+        for slope in (
+            QuerySlope(loss),
+            QuerySlope(loss, weighting="clip"),
+            QueryFactor("curvature", loss),
+        ):
             whole = np.atleast_2d(slope(y, z, w))[0]
             for first in range(17):
                 for size in (1, 2, 3, 4, 5, 7, 8, 9, 16, 33, 500):
                     part = slice(first, first + size)
-                    np.testing.assert_array_equal(np.atleast_2d(slope(y[part], z[part], w[part]))[0], whole[part])
+                    np.testing.assert_array_equal(
+                        np.atleast_2d(slope(y[part], z[part], w[part]))[0], whole[part]
+                    )
 
 
 def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():
@@ -567,9 +621,12 @@ def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():
 
 
 def test_kept_blocks_serve_rows_with_and_without_weights_of_their_own():
-    """The same rows with other weights share mapped blocks; whoever comes first, the row map's weights are right."""
+    """The same rows with other weights share mapped blocks; whoever comes first, the row map's
+    weights are right.
+    """
     rng = np.random.default_rng(5)
-    X, y = 3 * rng.standard_normal((300, 4)), rng.standard_normal(300)
+    X = 3 * rng.standard_normal((300, 4))
+    y = rng.standard_normal(300)
     row_map = RowMap(4, 2.0, influence="weight")
     expected = MemoryRows(X, y, row_map).weights
     assert expected.min() < 1
@@ -580,13 +637,18 @@ def test_kept_blocks_serve_rows_with_and_without_weights_of_their_own():
     assert rows.mapped()[0].tobytes() == given.mapped()[0].tobytes()
     sent = pickle.loads(pickle.dumps(given))
     assert sent.mapped()[0].tobytes() == given.mapped()[0].tobytes()
-    assert len(pickle.dumps(given)) < 1.5 * (X.nbytes + y.nbytes + 300 * 8) + 5000  # mapped rows are not sent
+    assert (
+        len(pickle.dumps(given)) < 1.5 * (X.nbytes + y.nbytes + 300 * 8) + 5000
+    )  # mapped rows are not sent
 
 
 def test_a_part_of_a_wide_table_keeps_a_few_of_its_blocks(monkeypatch):
-    """As many as fit beside what every row has: sums are the same, also where no block or every block is kept."""
+    """As many as fit beside what every row has: sums are the same, also where no block or every
+    block is kept.
+    """
     rng = np.random.default_rng(9)
-    X, y = rng.normal(size=(8000, 40)), rng.normal(size=8000)
+    X = rng.normal(size=(8000, 40))
+    y = rng.normal(size=8000)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 14)
     sums = []
     for kept in (0, 1 << 17, memory_rows.CACHE_BYTES):
@@ -602,10 +664,13 @@ def test_a_part_of_a_wide_table_keeps_a_few_of_its_blocks(monkeypatch):
 
 
 def test_kept_blocks_are_never_read_while_they_are_mapped(monkeypatch):
-    """A second thread that asks for a block waits until it is mapped; without the lock it reads what is not clipped."""
+    """A second thread that asks for a block waits until it is mapped; without the lock it reads
+    what is not clipped.
+    """
     X = np.full((200, 3), 50.0)
     rows = MemoryRows(X, np.zeros(200), RowMap(3, 1e3, low=(-1.0,) * 3, high=(1.0,) * 3), threads=1)
-    mapping, original = threading.Event(), memory_rows.MemoryRows._map_rows
+    mapping = threading.Event()
+    original = memory_rows.MemoryRows._map_rows
 
     def slow(self, span, buffer=None):
         found = original(self, span, buffer)
@@ -627,11 +692,15 @@ def test_kept_blocks_are_never_read_while_they_are_mapped(monkeypatch):
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_limited_slopes_are_those_of_arrays(clip):
-    """Bit by bit what one array operation after another gives; a NaN is 0 and infinities are limited."""
+    """Bit by bit what one array operation after another gives; a NaN is 0 and infinities are
+    limited.
+    """
     from dpconvex.engine.block_products import limit_slopes
 
     rng = np.random.default_rng(6)
-    slopes = np.concatenate([3 * rng.standard_normal(1000), [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-310]])
+    slopes = np.concatenate(
+        [3 * rng.standard_normal(1000), [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-310]]
+    )
     weights = np.abs(rng.standard_normal(slopes.size))
     weights[:2] = 0.0, 1e-300
     for largest in (1e-100, 0.5, 1.0, 1e100):

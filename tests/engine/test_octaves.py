@@ -26,7 +26,9 @@ def octave_of(value, above, octaves):
 def counted(values, above, octaves, row_weights=None):
     block = np.array(values, dtype=np.float64)[:, None]
     counts = np.zeros((1, 2 * octaves + 1))
-    count_dense_octaves(block, np.ones(len(block)) if row_weights is None else row_weights, 0, above, counts)
+    count_dense_octaves(
+        block, np.ones(len(block)) if row_weights is None else row_weights, 0, above, counts
+    )
     return counts[0]
 
 
@@ -34,7 +36,12 @@ def counted(values, above, octaves, row_weights=None):
 def test_every_number_is_in_its_own_octave(above, octaves):
     powers = 2.0 ** np.arange(-60.0, 60.0)
     sizes = np.concatenate(
-        [powers, np.nextafter(powers, 0), np.nextafter(powers, np.inf), [0.0, TINY, 1e-310, 1e300, HUGE]]
+        [
+            powers,
+            np.nextafter(powers, 0),
+            np.nextafter(powers, np.inf),
+            [0.0, TINY, 1e-310, 1e300, HUGE],
+        ]
     )
     for value in np.concatenate([sizes, -sizes]):
         found = counted([value], above, octaves)
@@ -59,23 +66,31 @@ def test_row_weights_are_added():
 
 
 def test_mirrored_columns_have_mirrored_counts():
-    values = np.random.default_rng(0).normal(size=500) * 10.0 ** np.random.default_rng(1).uniform(-8, 2, 500)
+    values = np.random.default_rng(0).normal(size=500) * 10.0 ** np.random.default_rng(1).uniform(
+        -8, 2, 500
+    )
     np.testing.assert_array_equal(counted(values, 0, 16), counted(-values, 0, 16)[::-1])
 
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.5, 3.0), (-4.0, -1.0), (0.0, 8.0), None])
 @pytest.mark.parametrize("ignored", [False, True])
 def test_stored_values_are_counted_like_rows(bounds, ignored):
-    """Zeros that are not stored, stored zeros of both signs, odd sizes, and rows that are ignored."""
+    """Zeros that are not stored, stored zeros of both signs, odd sizes, and rows that are
+    ignored.
+    """
     rng = np.random.default_rng(0)
-    odd = np.array([0.0, -0.0, TINY, -TINY, 1e-310, 1e-5, -1e-5, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 1e30, -1e30])
+    odd = np.array(
+        [0.0, -0.0, TINY, -TINY, 1e-310, 1e-5, -1e-5, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 1e30, -1e30]
+    )
     X = rng.choice(odd, (300, 6))
     y = rng.choice([-1.0, 1.0], 300)
     if ignored:
         y[rng.random(300) < 0.2] = np.nan
     row_map = RowMap.from_bounds(6, bounds).weighted(2.0**40)
     stored = sparse.csr_matrix(X)
-    rows, columns = np.nonzero((X == 0) & (rng.random(X.shape) < 0.5))  # some zeros are stored as such
+    rows, columns = np.nonzero(
+        (X == 0) & (rng.random(X.shape) < 0.5)
+    )  # some zeros are stored as such
     explicit = sparse.coo_matrix((X[rows, columns], (rows, columns)), X.shape)
     data = np.concatenate([stored.tocoo().data, explicit.data])
     where = np.concatenate([stored.tocoo().coords, explicit.coords], axis=1)

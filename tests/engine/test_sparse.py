@@ -1,4 +1,6 @@
-"""Rows by their non-zeros: the sums of the same rows with all zeros, and bounds that hold in exact arithmetic."""
+"""Rows by their non-zeros: the sums of the same rows with all zeros, and bounds that hold in
+exact arithmetic.
+"""
 
 import math
 import pickle
@@ -45,7 +47,8 @@ def engines(bounds, intercept=True, influence="weight", void=False, dtype=np.flo
     dense = X.toarray()
     if void:
         y[::7] = np.nan
-        X.data[3], X.data[90] = np.nan, np.inf
+        X.data[3] = np.nan
+        X.data[90] = np.inf
         dense = X.toarray()
         y[~np.isfinite(dense).all(axis=1)] = np.nan
     return MemoryRows(dense, y, row_map), SparseRows(X, y, row_map)
@@ -69,7 +72,11 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         return block_gram(block, w), (w * y) @ block, moved_block_gram(block, w, step, theta)
 
     rng_steps = rng.normal(size=1000)
-    functions = [EmpiricalSlope(Logistic()), EmpiricalSlope(hinge), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
+    functions = [
+        EmpiricalSlope(Logistic()),
+        EmpiricalSlope(hinge),
+        lambda y, z, w: (w * np.tanh(z), w @ z, z.sum()),
+    ]
     chosen = np.array([5, 899, 5, 14, 0, 441])
     for ours, theirs in (
         (whole[1], whole[0]),
@@ -91,7 +98,9 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         own, expected = (rows.combine(theta, EmpiricalSlope(Logistic()))[0] for rows in doubled)
         np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     limited = [rows.rescaled(lambda w: 0.2 * w) for rows in whole]
-    own, expected = (rows.combine(theta, QuerySlope(Logistic(), weighting="clip"))[0] for rows in limited)
+    own, expected = (
+        rows.combine(theta, QuerySlope(Logistic(), weighting="clip"))[0] for rows in limited
+    )
     np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-11)
     pieces = [piece.n_rows for piece in whole[1].pieces()]
     assert sum(pieces) == 900
@@ -103,14 +112,16 @@ def test_types_of_values_and_of_columns(dtype, indices):
     X, y = table(dtype=dtype)
     X.indices, X.indptr = X.indices.astype(indices), X.indptr.astype(indices)
     row_map = RowMap.from_bounds(COLUMNS, CONTAINS_ZERO)
-    own, expected = SparseRows(X, y, row_map).mapped(), MemoryRows(X.toarray(), y, row_map).mapped()
+    own = SparseRows(X, y, row_map).mapped()
+    expected = MemoryRows(X.toarray(), y, row_map).mapped()
     np.testing.assert_array_equal(own[0], expected[0])
     assert SparseRows(X, y, row_map).raw.dtype == dtype
 
 
 def test_entries_of_one_place_are_added_before_they_are_clipped():
     shuffled = sparse.csr_matrix(
-        (np.array([1.5, 4.0, -1.0, 0.25]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3)
+        (np.array([1.5, 4.0, -1.0, 0.25]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])),
+        shape=(2, 3),
     )
     row_map = RowMap(3, 10.0, low=(-1.0,) * 3, high=(1.0,) * 3)
     for lie in (False, True):
@@ -163,7 +174,9 @@ def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO, 1.0)
     theta = np.linspace(-1, 1, COLUMNS + 1)
     found = {
-        SparseRows(X, y, row_map, threads=threads).combine(theta, EmpiricalSlope(Logistic()))[0].tobytes()
+        SparseRows(X, y, row_map, threads=threads)
+        .combine(theta, EmpiricalSlope(Logistic()))[0]
+        .tobytes()
         for threads in (1, 2, 5)
     }
     assert len(found) == 1
@@ -183,12 +196,18 @@ def test_numbers_of_a_row_have_the_same_bits_whoever_is_clipped(bounds, dtype):
     """One record beyond the bounds must not send all others through another compiled kernel."""
     X, y = table(dtype=dtype)
     X.data[:] = np.clip(X.data, -1, 1)
-    theta, matrix = np.linspace(-1, 1, COLUMNS + 1), np.linalg.qr(np.random.default_rng(3).normal(size=(24, 24)))[0]
+    theta = np.linspace(-1, 1, COLUMNS + 1)
+    matrix = np.linalg.qr(np.random.default_rng(3).normal(size=(24, 24)))[0]
     found = []
     for value in (0.5, 100.0):
         X.data[0] = value  # of the first row
         rows = SparseRows(X, y, RowMap.from_bounds(COLUMNS, BOUNDS[bounds], 1.2))
-        numbers = (rows.weights, rows.predicted(theta).weights, rows.lengths(matrix), rows.lengths(theta**2))
+        numbers = (
+            rows.weights,
+            rows.predicted(theta).weights,
+            rows.lengths(matrix),
+            rows.lengths(theta**2),
+        )
         found.append(np.column_stack([*numbers, rows.mapped()[0]])[1:])
     np.testing.assert_array_equal(*found)
 
@@ -198,17 +217,23 @@ def test_numbers_of_a_row_have_the_same_bits_whoever_is_clipped(bounds, dtype):
 
 def exact_rows(rows, X):
     """Return mapped rows as fractions, as the map is defined: no rounding at all."""
-    low, high, shift, scale = ([Fraction(float(v)) for v in column] for column in rows.bounds_and_scales)
+    low, high, shift, scale = (
+        [Fraction(float(v)) for v in column] for column in rows.bounds_and_scales
+    )
     found = []
     for raw in X.toarray():
-        values = [min(max(Fraction(float(v)), a), b) for v, a, b in zip(raw, low, high, strict=True)]
+        values = [
+            min(max(Fraction(float(v)), a), b) for v, a, b in zip(raw, low, high, strict=True)
+        ]
         mapped = [(v - c) * s for v, c, s in zip(values, shift, scale, strict=True)]
         found.append([Fraction(1)] * int(rows.row_map.fit_intercept) + mapped)
     return found
 
 
 def square_of(matrix, row, constant):
-    placed = [sum(Fraction(float(m)) * x for m, x in zip(line, row, strict=True)) for line in matrix]
+    placed = [
+        sum(Fraction(float(m)) * x for m, x in zip(line, row, strict=True)) for line in matrix
+    ]
     return sum(v * v for v in placed) + constant
 
 
@@ -217,13 +242,16 @@ def square_of(matrix, row, constant):
 @pytest.mark.parametrize("stretch", [1.0, 1e3])
 @pytest.mark.parametrize("shape", ["full", "diagonal"])
 def test_lengths_are_never_below_the_exact_ones(bounds, intercept, stretch, shape):
-    """Also where nearly everything cancels: rows at the centre of coordinates that stretch what is around it."""
+    """Also where nearly everything cancels: rows at the centre of coordinates that stretch what
+    is around it.
+    """
     rng = np.random.default_rng(int(stretch))
     X, _ = table(40)
     X = sparse.csr_matrix(np.vstack([X.toarray(), np.tile(X.toarray()[:1], (3, 1))]))
     row_map = RowMap.from_bounds(COLUMNS, BOUNDS[bounds], None, intercept)
     rows = SparseRows(X, np.zeros(43), row_map)
-    lead, dim = int(intercept), rows.dim
+    lead = int(intercept)
+    dim = rows.dim
     if shape == "diagonal":
         given_matrix = stretch ** rng.uniform(-1, 1, dim)
         given_matrix[:lead] = 1.0
@@ -242,8 +270,12 @@ def test_lengths_are_never_below_the_exact_ones(bounds, intercept, stretch, shap
         exact = square_of(matrix, row, Fraction(1 - lead))
         assert Fraction(float(length)) ** 2 >= exact
         # And not much above: what is added is what rounding can take.
-        reach = sum(abs(float(x)) * math.sqrt(float(matrix[:, j] @ matrix[:, j])) for j, x in enumerate(row))
-        assert float(length) ** 2 <= float(exact) * (1 + 1e-12) + 1e-12 * (reach + dim * stretch) ** 2
+        reach = sum(
+            abs(float(x)) * math.sqrt(float(matrix[:, j] @ matrix[:, j])) for j, x in enumerate(row)
+        )
+        assert (
+            float(length) ** 2 <= float(exact) * (1 + 1e-12) + 1e-12 * (reach + dim * stretch) ** 2
+        )
 
 
 @pytest.mark.parametrize("bounds", ["none", "exclude 0"])
@@ -301,15 +333,20 @@ def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
             for b in range(rows.dim)
         )
     )
-    # Rows are added without their base: products of what is left, and of the base, are rounded before they cancel.
+    # Rows are added without their base: products of what is left, and of the base, are rounded
+    # before they cancel.
     base = np.concatenate([[0.0], rows.base]) if rows.base.size else np.zeros(rows.dim)
     sizes = np.abs(rows.mapped()[0] - base) + np.abs(base)
     reach = sizes @ np.linalg.norm(matrix, axis=0) / lengths
-    assert error <= summation_rounding_error(30, rows.dim, 1.0) + 16 * 2.0**-53 * float(reach @ reach)
+    assert error <= summation_rounding_error(30, rows.dim, 1.0) + 16 * 2.0**-53 * float(
+        reach @ reach
+    )
 
 
 def test_without_the_allowance_lengths_would_be_too_short(monkeypatch):
-    """So that the test of lengths can fail: the rows at the centre of stretched coordinates tell."""
+    """So that the test of lengths can fail: the rows at the centre of stretched coordinates
+    tell.
+    """
     monkeypatch.setattr("dpconvex.engine.sparse_rows._ROUNDINGS", (0, 0))
     with pytest.raises(AssertionError):
         test_lengths_are_never_below_the_exact_ones("exclude 0", True, 1e3, "full")
@@ -330,7 +367,9 @@ def test_what_additions_lose_is_kept():
 
 
 def test_what_second_moments_lose_is_kept():
-    """Values that cancel: plain sums lose what is left of them, and so would wrong errors of additions."""
+    """Values that cancel: plain sums lose what is left of them, and so would wrong errors of
+    additions.
+    """
     values = np.random.default_rng(1).normal(size=20_000) * 1e8
     values = np.concatenate([values, 1e-3 - values[::-1]])
     n = values.size

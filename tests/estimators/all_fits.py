@@ -50,7 +50,10 @@ INTERVALS = {"intervals": {"inference": True, "epsilon": None, "mu": 40.0}}
 def _regression(kind, choices, target_bounds=(-2, 2), **more):
     return {
         f"{kind.__name__} {name}": lambda choice=choice: kind(
-            feature_bounds=(-1, 1), target_bounds=target_bounds, **{"epsilon": 1.0, **choice}, **more
+            feature_bounds=(-1, 1),
+            target_bounds=target_bounds,
+            **{"epsilon": 1.0, **choice},
+            **more,
         )
         for name, choice in choices.items()
     }
@@ -68,7 +71,9 @@ def _classification(kind, choices, **more):
 def _matrices(kind):
     return {
         f"{kind.__name__} objective": lambda: kind(epsilon=1.0, mechanism="objective"),
-        f"{kind.__name__} gradient": lambda: kind(epsilon=1.0, mechanism=StructuredGradientDescent(steps=5)),
+        f"{kind.__name__} gradient": lambda: kind(
+            epsilon=1.0, mechanism=StructuredGradientDescent(steps=5)
+        ),
     }
 
 
@@ -79,20 +84,33 @@ REGRESSIONS = {
     **_regression(DPTiltedRegressor, {"output": {}, "share": {"share": 0.2}}),
     **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),
     **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"], **INTERVALS}),
-    "DPDiscreteHazard gradient": lambda: DPDiscreteHazard((0.5, 1.0), epsilon=1.0, feature_bounds=(-1, 1)),
+    "DPDiscreteHazard gradient": lambda: DPDiscreteHazard(
+        (0.5, 1.0), epsilon=1.0, feature_bounds=(-1, 1)
+    ),
     **_regression(DPPoissonRegressor, {**SUMS, **INTERVALS}, (0, 2)),
     **_regression(DPGammaRegressor, {"sums": {}, "output": SUMS["output"]}, (0.1, 2)),
-    **_regression(DPTweedieRegressor, {"sums": {}, "objective": {"mechanism": "objective", "alpha": 300.0}}, (0, 2)),
+    **_regression(
+        DPTweedieRegressor,
+        {"sums": {}, "objective": {"mechanism": "objective", "alpha": 300.0}},
+        (0, 2),
+    ),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
     **_classification(DPOrdinalRegression, {"gradient": {}}),
     **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
-    **_classification(DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}),
+    **_classification(
+        DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}
+    ),
     **_classification(
         DPRobustClassifier,
-        {"l2": {}, "linf": {"norm": "linf"}, "l1": {"norm": "l1"}, "cost": {"cost": 300.0, "alpha": 0.05}},
+        {
+            "l2": {},
+            "linf": {"norm": "linf"},
+            "l1": {"norm": "l1"},
+            "cost": {"cost": 300.0, "alpha": 0.05},
+        },
     ),
 }
 AUCS = _classification(
@@ -108,7 +126,9 @@ AUCS = _classification(
     },
 )
 MATRICES = {
-    name: fit for kind in (DPMedian, DPPiecewiseLinear, DPBowl, DPL1Link) for name, fit in _matrices(kind).items()
+    name: fit
+    for kind in (DPMedian, DPPiecewiseLinear, DPBowl, DPL1Link)
+    for name, fit in _matrices(kind).items()
 }
 TABLES = {**REGRESSIONS, **CLASSIFICATIONS, **AUCS}
 ALL = {**TABLES, **MATRICES}

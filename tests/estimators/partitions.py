@@ -22,8 +22,12 @@ def in_partitions(array, sizes):
 
 
 def assert_same_fit(fitted, expected, relative=1e-8):
-    """Assert that certificates are equal, and coefficients up to the order in which sums are formed."""
+    """Assert that certificates are equal, and coefficients up to the order in which sums are
+    formed.
+    """
     scale = np.abs(expected.coef_).max()
     np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=relative * scale)
-    np.testing.assert_allclose(fitted.intercept_, expected.intercept_, rtol=relative, atol=relative * scale)
+    np.testing.assert_allclose(
+        fitted.intercept_, expected.intercept_, rtol=relative, atol=relative * scale
+    )
     assert fitted.certificate_.to_json() == expected.certificate_.to_json()

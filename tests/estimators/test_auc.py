@@ -26,9 +26,12 @@ def data():
 @pytest.mark.parametrize("budget", [{"delta": 1e-6}, {"delta": 0}, {"mu": 1.0}], ids=str)
 def test_every_combination_learns_or_says_why_not(data, loss, mechanism, budget):
     X, y = data
-    pure, gaussian = budget.get("delta") == 0, "mu" in budget
+    pure = budget.get("delta") == 0
+    gaussian = "mu" in budget
     steep = loss.startswith("squared")
-    refused = (mechanism in ("moments", "gradient") and pure) or (mechanism == "objective" and (gaussian or steep))
+    refused = (mechanism in ("moments", "gradient") and pure) or (
+        mechanism == "objective" and (gaussian or steep)
+    )
     epsilon = {} if gaussian else {"epsilon": 5.0}
     model = DPAUCClassifier(loss, mechanism=mechanism, **epsilon, **budget, **COMMON)
     if refused:
@@ -94,16 +97,22 @@ def test_descents_protect_labels_that_are_said_to_be_public(data):
 
 
 def test_the_default_ranks_no_worse_than_logistic_regression():
-    """On 60 indicators, 20 of them rare; the mean of 8 paired runs, whose spread is a tenth of what is allowed."""
+    """On 60 indicators, 20 of them rare; the mean of 8 paired runs, whose spread is a tenth of
+    what is allowed.
+    """
     rng = np.random.default_rng(0)
-    gaps, levels = [], []
+    gaps = []
+    levels = []
     for seed in range(8):
         X = (rng.random((6000, 60)) < np.geomspace(0.02, 0.5, 60)).astype(float)
         y = X @ np.linspace(3, -1, 60) + rng.logistic(size=6000) > 0
-        train, test = slice(3000), slice(3000, None)
+        train = slice(3000)
+        test = slice(3000, None)
         settings = {"epsilon": 1.0, "feature_bounds": (0, 1), "random_state": seed}
         scores = [
-            roc_auc_score(y[test], kind(**settings).fit(X[train], y[train]).decision_function(X[test]))
+            roc_auc_score(
+                y[test], kind(**settings).fit(X[train], y[train]).decision_function(X[test])
+            )
             for kind in (DPAUCClassifier, DPLogisticRegression)
         ]
         gaps.append(scores[0] - scores[1])
@@ -144,13 +153,16 @@ def test_mechanism_objects_and_loss_objects(data):
 
 
 def test_noise_depends_on_public_facts_only(data):
-    """A data set with fewer positives than claimed gets the same certificate, and the fit goes through."""
+    """A data set with fewer positives than claimed gets the same certificate, and the fit goes
+    through.
+    """
     X, y = data
     rare = y.copy()
     rare[5:] = "no"
     rare[:5] = "yes"
     certificates = [
-        DPAUCClassifier(mechanism="objective", **COMMON).fit(X, labels).certificate_.to_json() for labels in (y, rare)
+        DPAUCClassifier(mechanism="objective", **COMMON).fit(X, labels).certificate_.to_json()
+        for labels in (y, rare)
     ]
     assert certificates[0] == certificates[1]
 

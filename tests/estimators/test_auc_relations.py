@@ -20,9 +20,16 @@ def problem(n=600, seed=0):
 def test_a_private_number_of_records(mechanism, tmp_path):
     X, y = problem()
     model = DPAUCClassifier(
-        epsilon=4.0, neighbors="add_or_remove_one", nominal_samples=500, mechanism=mechanism,
-        min_positive=150, min_negative=150, feature_bounds=(-3, 3), random_state=0, classes=(0, 1),
-    )  # fmt: skip
+        epsilon=4.0,
+        neighbors="add_or_remove_one",
+        nominal_samples=500,
+        mechanism=mechanism,
+        min_positive=150,
+        min_negative=150,
+        feature_bounds=(-3, 3),
+        random_state=0,
+        classes=(0, 1),
+    )
     certificate = model.certify(500, 3)
     assert certificate.neighbors == "add_or_remove_one"
     certificate.verify()
@@ -41,9 +48,17 @@ def test_a_private_number_of_records(mechanism, tmp_path):
 
 
 def test_less_noise_than_for_a_replaced_record():
-    settings = {"epsilon": 1.0, "mechanism": "output", "alpha": 0.1, "min_positive": 100, "min_negative": 100}
+    settings = {
+        "epsilon": 1.0,
+        "mechanism": "output",
+        "alpha": 0.1,
+        "min_positive": 100,
+        "min_negative": 100,
+    }
     replaced = DPAUCClassifier(**settings).certify(1000, 3)
-    added = DPAUCClassifier(neighbors="add_or_remove_one", nominal_samples=1000, **settings).certify(1000, 3)
+    added = DPAUCClassifier(
+        neighbors="add_or_remove_one", nominal_samples=1000, **settings
+    ).certify(1000, 3)
     ratio = added.noise["release"].sensitivity / replaced.noise["release"].sensitivity
     assert ratio == pytest.approx((1 / 100) / (1 / 100 + 1 / 101), rel=1e-3)
 
@@ -60,9 +75,15 @@ def test_what_is_not_offered_is_refused():
 def test_a_penalty_that_is_too_small_is_raised_and_stated(delta, tmp_path):
     X, y = problem()
     model = DPAUCClassifier(
-        epsilon=1.0, delta=delta, mechanism="objective", alpha=1e-4, min_positive=200, min_negative=200,
-        feature_bounds=(-3, 3), random_state=0,
-    )  # fmt: skip
+        epsilon=1.0,
+        delta=delta,
+        mechanism="objective",
+        alpha=1e-4,
+        min_positive=200,
+        min_negative=200,
+        feature_bounds=(-3, 3),
+        random_state=0,
+    )
     certificate = model.certify(600, 3)
     added = certificate.parameters["added_penalty"]
     assert added > 0
@@ -78,9 +99,15 @@ def test_a_penalty_that_is_too_small_is_raised_and_stated(delta, tmp_path):
 def test_objective_perturbation_is_selected_by_basic_composition():
     X, y = problem(1500)
     search = DPSelect(
-        DPAUCClassifier(mechanism="objective", min_positive=300, min_negative=300, feature_bounds=(-3, 3)),
-        {"alpha": [1.0, 5.0]}, epsilon=4.0, delta=1e-5, scoring=AUCScore(50, 50), random_state=0,
-    )  # fmt: skip
+        DPAUCClassifier(
+            mechanism="objective", min_positive=300, min_negative=300, feature_bounds=(-3, 3)
+        ),
+        {"alpha": [1.0, 5.0]},
+        epsilon=4.0,
+        delta=1e-5,
+        scoring=AUCScore(50, 50),
+        random_state=0,
+    )
     certificate = search.certify(1500, 3)
     certificate.verify()
     assert certificate.strategy == "exponential"

@@ -66,26 +66,36 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
         assert certificate.noise[name]["std"] > 1.4 * single.noise[name]["std"]
 
 
-@pytest.mark.parametrize("mechanism", [pytest.param("sgd", marks=pytest.mark.slow), "phased-erm", "phased-sgd"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param("sgd", marks=pytest.mark.slow), "phased-erm", "phased-sgd"]
+)
 def test_stochastic_mechanisms_learn_and_share_the_budget(mechanism, two_classes, three_classes):
     X, y = two_classes
-    model = DPLogisticRegression(epsilon=8.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0)
+    model = DPLogisticRegression(
+        epsilon=8.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0
+    )
     assert model.fit(X, y).score(X, y) > 0.7
     model.certificate_.verify()
     X, y = three_classes
-    model = DPLinearSVC(epsilon=8.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0)
+    model = DPLinearSVC(
+        epsilon=8.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0
+    )
     model.fit(X, y).certificate_.verify()
     assert model.certificate_.parameters["problems"] == 3
 
 
 def test_budget_of_one_problem_composes_back():
-    """Basic composition for epsilon and delta, root of squares for mu: k parts never exceed the whole."""
+    """Basic composition for epsilon and delta, root of squares for mu: k parts never exceed the
+    whole.
+    """
     for problems in (1, 2, 7):
         part = guarantee_per_problem(ApproxDP(1.0, 1e-6), problems)
         assert problems * part.epsilon_bound <= 1.0 + 1e-12
         assert problems * part.delta_bound <= 1e-6 * (1 + 1e-12)
         assert problems * guarantee_per_problem(PureDP(2.0), problems).epsilon_bound <= 2.0 + 1e-12
-        assert math.sqrt(problems) * guarantee_per_problem(GaussianDP(0.5), problems).mu <= 0.5 + 1e-12
+        assert (
+            math.sqrt(problems) * guarantee_per_problem(GaussianDP(0.5), problems).mu <= 0.5 + 1e-12
+        )
 
 
 @pytest.mark.parametrize("problems", [1, 4])
@@ -114,7 +124,9 @@ def test_label_set_is_stated(two_classes):
     assert read.certificate_.parameters["label_set"] == "assumed public"
     given = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(X, y)
     assert given.certificate_.parameters["label_set"] == "given"
-    lonely = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(X[y == "no"], y[y == "no"])
+    lonely = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(
+        X[y == "no"], y[y == "no"]
+    )
     assert list(lonely.classes_) == ["no", "yes"]
 
 
@@ -156,13 +168,20 @@ def test_several_classes_in_one_fit_are_the_softmax_fit_without_noise():
 
 
 def test_one_fit_of_all_classes_beats_one_against_the_rest():
-    """At the same budget, where one-against-rest shares it over four fits: mean log loss of some seeds."""
+    """At the same budget, where one-against-rest shares it over four fits: mean log loss of some
+    seeds.
+    """
     X, y = four_classes(3000)
     losses = {}
-    for name, loss in (("joint", DPLogisticRegression._joint_loss), ("split", lambda self, n_classes: None)):
+    for name, loss in (
+        ("joint", DPLogisticRegression._joint_loss),
+        ("split", lambda self, n_classes: None),
+    ):
         with mock.patch.object(DPLogisticRegression, "_joint_loss", loss):
             fits = [
-                DPLogisticRegression(epsilon=0.5, feature_bounds=(-4, 4), random_state=seed).fit(X, y)
+                DPLogisticRegression(epsilon=0.5, feature_bounds=(-4, 4), random_state=seed).fit(
+                    X, y
+                )
                 for seed in range(3)
             ]
         losses[name] = np.mean([log_loss(y, model.predict_proba(X)) for model in fits])
@@ -172,7 +191,12 @@ def test_one_fit_of_all_classes_beats_one_against_the_rest():
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_class_weights_people_and_invalid_rows_of_several_classes(classifier):
     X, y = four_classes(2000)
-    public = {"feature_bounds": (-4, 4), "classes": list("abcd"), "epsilon": 20.0, "random_state": 0}
+    public = {
+        "feature_bounds": (-4, 4),
+        "classes": list("abcd"),
+        "epsilon": 20.0,
+        "random_state": 0,
+    }
     plain = classifier(**public).fit(X, y)
     heavy = classifier(**public, class_weight={"d": 10.0}).fit(X, y)
     assert (heavy.predict(X) == "d").sum() > 1.5 * (plain.predict(X) == "d").sum()
@@ -182,7 +206,9 @@ def test_class_weights_people_and_invalid_rows_of_several_classes(classifier):
     y = y.astype(object)
     y[:100] = None
     ignored = classifier(**public, invalid_rows="ignore").fit(X, y)
-    assert ignored.score(X[100:], y[100:].astype(str)) > 0.9 * plain.score(X[100:], y[100:].astype(str))
+    assert ignored.score(X[100:], y[100:].astype(str)) > 0.9 * plain.score(
+        X[100:], y[100:].astype(str)
+    )
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
@@ -195,7 +221,8 @@ def test_certificate_before_data_equals_the_one_after(classifier, mechanism, two
 
 
 @pytest.mark.parametrize(
-    ("settings", "guarantee"), [({"mu": 0.5}, GaussianDP(0.5)), ({"epsilon": 2.0, "delta": 0}, PureDP(2.0))]
+    ("settings", "guarantee"),
+    [({"mu": 0.5}, GaussianDP(0.5)), ({"epsilon": 2.0, "delta": 0}, PureDP(2.0))],
 )
 def test_other_budgets(settings, guarantee, two_classes):
     X, y = two_classes
@@ -219,6 +246,7 @@ class Undecided(DPLogisticRegression):
 
 def test_as_many_fits_are_run_as_the_certificate_counts():
     """Three fits under a certificate of one would cost three times what it says."""
-    X, y = np.random.default_rng(0).uniform(-1, 1, (60, 2)), np.arange(60) % 3
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    y = np.arange(60) % 3
     with pytest.raises(CertificateError, match="1 problems"):
         Undecided(epsilon=1.0, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0).fit(X, y)

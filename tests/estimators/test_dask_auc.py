@@ -72,7 +72,9 @@ def both_objectives(X, y, loss):
     target = np.where(y, 1.0, -1.0)
     rows = DaskTable(in_chunks(X), in_chunks(target), "test").rows(row_map)
     linear = np.linspace(-0.1, 0.2, X.shape[1])
-    whole = PairwiseObjective(MemoryRows(X, target, row_map), None, loss, 0.01, 1, 2000, linear, row_norm=2.0)
+    whole = PairwiseObjective(
+        MemoryRows(X, target, row_map), None, loss, 0.01, 1, 2000, linear, row_norm=2.0
+    )
     parts = PartitionedPairwiseObjective(rows, loss, 0.01, 1, 2000, linear, row_norm=2.0)
     return whole, parts
 
@@ -101,11 +103,13 @@ def test_changed_rows_and_samples_are_those_of_the_whole(loss):
     parts.gradient(w)  # what is remembered of the old rows must not be used for the new ones
     parts.hessian(w)
     first, second = (
-        objective.with_rows(lambda block: block[:, ::-1] / 3, 1.0, alpha=0.2) for objective in (whole, parts)
+        objective.with_rows(lambda block: block[:, ::-1] / 3, 1.0, alpha=0.2)
+        for objective in (whole, parts)
     )
     np.testing.assert_allclose(second.gradient(w), first.gradient(w), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(second.hessian(w), first.hessian(w), rtol=1e-10)
-    small, same = first.subsample(101), second.subsample(101)
+    small = first.subsample(101)
+    same = second.subsample(101)
     np.testing.assert_array_equal(small.positives, same.positives)
     np.testing.assert_array_equal(small.negatives, same.negatives)
     assert small.n_rows == 101
@@ -140,7 +144,9 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
     settings = {"epsilon": 30.0, "feature_bounds": (-4, 4), "random_state": 5, **COUNTS}
     ledger = Ledger(tmp_path / "ledger.db", epsilon=500.0, delta=0.1)
     with (
-        distributed.LocalCluster(n_workers=1, processes=True, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=1, processes=True, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster),
     ):
         model = DPAUCClassifier(mechanism="objective", **settings)
@@ -153,7 +159,9 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
 
 
 def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
-    """Rows outside the sample carry the second feature, so the sampled Hessian knows nothing of it."""
+    """Rows outside the sample carry the second feature, so the sampled Hessian knows nothing of
+    it.
+    """
     monkeypatch.setattr(pairwise_objective, "_SAMPLE", 200)
     n = 1200
     y = np.where(np.arange(n) < n // 2, 1.0, -1.0)
@@ -170,7 +178,9 @@ def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
     memory = PairwiseObjective(X, y > 0, PairLogistic("e"), 1e-4, **settings)
     with pytest.raises(ConvergenceError):
         Newton(max_iterations=50).solve(partitioned, np.zeros(2), 2e-10)
-    found, wanted = (certified_minimiser(None, o, np.zeros(2), 2e-10) for o in (partitioned, memory))
+    found, wanted = (
+        certified_minimiser(None, o, np.zeros(2), 2e-10) for o in (partitioned, memory)
+    )
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 

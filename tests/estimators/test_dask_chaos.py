@@ -1,4 +1,6 @@
-"""What goes wrong in a fit on partitions: the right coefficients or an error that says what it cost, in time."""
+"""What goes wrong in a fit on partitions: the right coefficients or an error that says what it
+cost, in time.
+"""
 
 import gc
 import itertools
@@ -45,7 +47,9 @@ def read(folder, name, number):
     path = Path(folder) / f"{name}{number}.npy"
     try:
         return np.load(path, allow_pickle=True)
-    except SystemError:  # Python 3.11 may miscount the depth of a header's syntax tree while another thread parses
+    except (
+        SystemError
+    ):  # Python 3.11 may miscount the depth of a header's syntax tree while another thread parses
         return np.load(path, allow_pickle=True)
 
 
@@ -57,7 +61,8 @@ def table(tmp_path):
 
 def in_files(folder, X, y):
     edges = np.concatenate([[0], np.cumsum(SIZES)])
-    load, parts = dask.delayed(read, pure=True), {"X": [], "y": []}
+    load = dask.delayed(read, pure=True)
+    parts = {"X": [], "y": []}
     for number, (a, b) in enumerate(itertools.pairwise(edges)):
         for name, array in (("X", X[a:b]), ("y", y[a:b])):
             np.save(folder / f"{name}{number}.npy", array)
@@ -101,7 +106,11 @@ def threads_cluster():
     """Return a cluster of two workers in this process, and a client."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -117,7 +126,9 @@ def without_collector():
 
 
 @pytest.mark.parametrize("mechanism", ["objective", "gradient"])
-def test_workers_read_a_partition_once_and_free_it(threads_cluster, table, mechanism, monkeypatch, without_collector):
+def test_workers_read_a_partition_once_and_free_it(
+    threads_cluster, table, mechanism, monkeypatch, without_collector
+):
     from dpconvex.engine.dask import cluster
 
     monkeypatch.setattr(cluster, "POLL", 1e-3)  # waits that end in vain must leave nothing behind
@@ -199,7 +210,9 @@ def _shifted(array):
 
 @pytest.mark.parametrize("change", [_swapped, _shorter, _text, _shifted])
 @pytest.mark.parametrize("scheduler", ["threads", elsewhere, "cluster"])
-def test_a_source_that_changes_is_noticed(change, scheduler, table, monkeypatch, threads_cluster, capfd):
+def test_a_source_that_changes_is_noticed(
+    change, scheduler, table, monkeypatch, threads_cluster, capfd
+):
     (X, y), folder = table
 
     def spoil():
@@ -220,7 +233,9 @@ def test_a_source_that_changes_is_noticed(change, scheduler, table, monkeypatch,
     assert "17.25" not in "".join(capfd.readouterr())
 
 
-def test_a_source_that_changed_is_noticed_when_a_worker_is_replaced(threads_cluster, table, monkeypatch):
+def test_a_source_that_changed_is_noticed_when_a_worker_is_replaced(
+    threads_cluster, table, monkeypatch
+):
     (X, y), folder = table
     cluster, client = threads_cluster
 
@@ -338,7 +353,9 @@ def test_all_workers_killed(bare_cluster, table, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_frozen_worker_is_not_waited_for_any_longer_than_a_lost_one(bare_cluster, table, monkeypatch):
+def test_a_frozen_worker_is_not_waited_for_any_longer_than_a_lost_one(
+    bare_cluster, table, monkeypatch
+):
     (X, y), folder = table
     frozen = bare_cluster[1][0]
     after_the_charge(monkeypatch, lambda: frozen.send_signal(signal.SIGSTOP))

@@ -83,13 +83,17 @@ def test_long_rows_are_bounded_in_partitions_too():
 @pytest.mark.parametrize("estimator", [DPLogisticRegression, DPLinearSVC])
 def test_classifiers_read_the_label_set_from_all_partitions(estimator, labels):
     X, y = make_table()
-    named = np.array(labels)[np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))]
+    named = np.array(labels)[
+        np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
+    ]
     expected = estimator(**SETTINGS).fit(X, named)
     fitted = estimator(**SETTINGS).fit(in_chunks(X), in_chunks(named))
     np.testing.assert_array_equal(fitted.classes_, expected.classes_)
     assert_same_fit(fitted, expected)
     with pytest.raises(ValueError, match="must all be in its 'classes'"):
-        estimator(**SETTINGS, classes=[*labels[1:], labels[1] * 2]).fit(in_chunks(X), in_chunks(named))
+        estimator(**SETTINGS, classes=[*labels[1:], labels[1] * 2]).fit(
+            in_chunks(X), in_chunks(named)
+        )
 
 
 def test_dataframes_from_parquet_and_csv_with_mixed_types(tmp_path):
@@ -205,4 +209,6 @@ def test_numbers_beside_text_are_no_labels():
     X = np.random.default_rng(0).uniform(0, 1, (40, 2))
     y = np.array(["a", 1] * 20, dtype=object)
     with pytest.raises(ValueError, match="must hold labels"):
-        DPLogisticRegression(feature_bounds=(0, 1)).fit(da.from_array(X, chunks=(20, 2)), da.from_array(y, chunks=20))
+        DPLogisticRegression(feature_bounds=(0, 1)).fit(
+            da.from_array(X, chunks=(20, 2)), da.from_array(y, chunks=20)
+        )

@@ -1,4 +1,6 @@
-"""Private scores: no neighbour moves them further than stated, half the noise is noticed, intervals hold."""
+"""Private scores: no neighbour moves them further than stated, half the noise is noticed,
+intervals hold.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,19 @@ from dpconvex import (
 from dpconvex.audit import audit
 from dpconvex.core import auc_pairs
 from dpconvex.core.auc_pairs import pair_statistic_of_people
-from dpconvex.core.evaluation_certificate import EvaluationCertificate, certified_evaluation_sensitivity
+from dpconvex.core.evaluation_certificate import (
+    EvaluationCertificate,
+    certified_evaluation_sensitivity,
+)
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.private_model import without_model_warnings
-from dpconvex.evaluation import _evaluation_range, _read_evaluated_rows, private_score, private_score_difference
+from dpconvex.evaluation import (
+    _evaluation_range,
+    _read_evaluated_rows,
+    private_score,
+    private_score_difference,
+)
 from dpconvex.evaluation_statistics import METRICS, evaluation_statistic, exact_evaluation
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
@@ -56,7 +66,9 @@ MODELS = {
     "logistic": DPLogisticRegression(**LIMITS).fit(ROWS, LABELS),
     "auc": DPAUCClassifier(**LIMITS).fit(ROWS, LABELS),
     "poisson": DPPoissonRegressor(target_bounds=(0, 9), **LIMITS).fit(ROWS, np.abs(DEMAND)),
-    "hazard": DPDiscreteHazard((1.0, 2.0, 4.0), **LIMITS).fit(ROWS, np.abs(DEMAND) * RNG.choice([-1, 1], 3000)),
+    "hazard": DPDiscreteHazard((1.0, 2.0, 4.0), **LIMITS).fit(
+        ROWS, np.abs(DEMAND) * RNG.choice([-1, 1], 3000)
+    ),
 }
 OF_MODEL = {
     "quantile": ("pinball", "absolute", "squared", "coverage", "residuals"),
@@ -98,7 +110,8 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
         nonlocal largest
         rng = np.random.default_rng(seed)
         X, y = rows_of(model, rng, count)
-        other_X, other_y = X.copy(), y.copy()
+        other_X = X.copy()
+        other_y = y.copy()
         other_X[:1], other_y[:1] = rows_of(model, rng, 1)
         pair = statistic(model, metric, X, y), statistic(model, metric, other_X, other_y)
         kind, size = evaluation_statistic(metric, 4)
@@ -109,7 +122,9 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
         largest = max(largest, moved / allowed)
         if metric not in OF_PAIRS:
             moved = np.linalg.norm(pair[0] - statistic(model, metric, X[1:], y[1:]))
-            assert moved <= certified_evaluation_sensitivity(kind, count, "add_or_remove_one") * (1 + 1e-12)
+            assert moved <= certified_evaluation_sensitivity(kind, count, "add_or_remove_one") * (
+                1 + 1e-12
+            )
 
     run()
     assert largest > 0.9  # the bound is attained, so a smaller one would have been noticed
@@ -117,7 +132,9 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
 
 @pytest.mark.parametrize(("model", "metric"), [case for case in CASES if case[1] != "concordance"])
 def test_no_person_moves_a_statistic_further(model, metric):
-    """All rows of a person at once, how many there are, and the name; rows that name nobody count for nobody."""
+    """All rows of a person at once, how many there are, and the name; rows that name nobody
+    count for nobody.
+    """
     largest = 0.0
 
     @FIXED
@@ -133,7 +150,8 @@ def test_no_person_moves_a_statistic_further(model, metric):
             return *rows_of(model, rng, rows), np.full(rows, name, dtype=object)
 
         others = [person(name) for name in ["a", "b", "c", None][: int(rng.integers(1, 5))]]
-        first, second = [*others, person("x")], [*others, person(rng.choice(["x", "zoe"]))]
+        first = [*others, person("x")]
+        second = [*others, person(rng.choice(["x", "zoe"]))]
         if neighbors == "add_or_remove_one":
             second = others
         found = []
@@ -141,7 +159,9 @@ def test_no_person_moves_a_statistic_further(model, metric):
             X, y, names = (np.concatenate(column) for column in zip(*table, strict=True))
             found.append(statistic(model, metric, X, y, names))
         kind, _ = evaluation_statistic(metric, 4)
-        moved = np.linalg.norm(found[0] - found[1]) / certified_evaluation_sensitivity(kind, 9, neighbors)
+        moved = np.linalg.norm(found[0] - found[1]) / certified_evaluation_sensitivity(
+            kind, 9, neighbors
+        )
         assert moved <= 1 + 1e-12
         largest = max(largest, moved)
 
@@ -190,14 +210,20 @@ def test_no_person_of_all_small_ones_moves_an_area_further(whole):
 
 @pytest.mark.parametrize("weight", [None, 1.1])
 def test_no_record_of_all_small_tables_moves_a_concordance_further(weight):
-    """Every table of three records of three ranks and all outcomes of two periods; heavier counts of pairs would."""
+    """Every table of three records of three ranks and all outcomes of two periods; heavier
+    counts of pairs would.
+    """
     kinds = [*product((0.0, 1.0, 2.0), (0.0, 1.0, 2.0, 3.0, 4.0)), (0.0, np.nan)]
     with mock.patch.object(auc_pairs, "ROW_WEIGHT", weight or auc_pairs.ROW_WEIGHT):
         largest = 0.0
         for others in combinations_with_replacement(kinds, 2):
             tables = [np.array([*others, record]) for record in kinds]
-            found = np.array([auc_pairs.concordance_statistic(table[:, 0], table[:, 1]) for table in tables])
-            largest = max(largest, float(np.linalg.norm(found[:, None] - found[None], axis=-1).max()))
+            found = np.array(
+                [auc_pairs.concordance_statistic(table[:, 0], table[:, 1]) for table in tables]
+            )
+            largest = max(
+                largest, float(np.linalg.norm(found[:, None] - found[None], axis=-1).max())
+            )
     if weight is not None:
         assert largest > 1.05
     else:
@@ -208,12 +234,17 @@ def moved_by_first(model, metric, ends, X, y, other):
     """Return how far the statistic moves when the first target is another."""
     targets = y, np.concatenate([[other], y[1:]])
     with without_model_warnings():
-        found = [exact_evaluation(_read_evaluated_rows(model, X, each), metric, *ends, 4) for each in targets]
+        found = [
+            exact_evaluation(_read_evaluated_rows(model, X, each), metric, *ends, 4)
+            for each in targets
+        ]
     return np.linalg.norm(found[0] - found[1])
 
 
 def test_periods_next_to_the_largest_number_make_no_row_count_more():
-    """Sums of such lengths times weights are infinite: a row over them was NaN, which as a whole number is -2^63."""
+    """Sums of such lengths times weights are infinite: a row over them was NaN, which as a whole
+    number is -2^63.
+    """
     rng = np.random.default_rng(5)
     time = np.where(rng.random(3000) < 0.5, 1.0, rng.uniform(0, 1e308, 3000))
     y = time * rng.choice([-1, 1], 3000)
@@ -235,7 +266,9 @@ def test_areas_of_people_weigh_pairs_by_both_votes():
     """As the definition says it, pair by pair; pairs of one person's rows count as ties."""
     rng = np.random.default_rng(3)
     names = rng.integers(0, 9, 40)
-    X, y = np.round(ROWS[:40], 1), LABELS[:40]  # rounded, so that there are ties
+    # rounded, so that there are ties
+    X = np.round(ROWS[:40], 1)
+    y = LABELS[:40]
     margins = MODELS["logistic"].decision_function(X)
     votes = 1 / np.bincount(names)[names]
     pairs = sum(
@@ -252,7 +285,8 @@ def test_areas_of_people_weigh_pairs_by_both_votes():
     assert alone == pytest.approx(statistic("logistic", "auc", X, y), abs=1e-12)
     # Somebody who has most of the rows has one vote of 1,001.
     names = np.r_[np.zeros(1000), np.arange(1, 1001)].astype(int)
-    X, y = ROWS[:2000], LABELS[:2000].copy()
+    X = ROWS[:2000]
+    y = LABELS[:2000].copy()
     y[:1000] = MODELS["logistic"].predict(X[:1000]) == MODELS["logistic"].classes_[0]
     score = private_score(MODELS["logistic"], X, y, "auc", epsilon=50.0, groups=names)
     assert score.value == pytest.approx(
@@ -264,7 +298,8 @@ def test_areas_of_people_weigh_pairs_by_both_votes():
 
 def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
     """False alarms: below 1e-6, by the audit's own confidence."""
-    X, y = ROWS[:40], LABELS[:40].copy()
+    X = ROWS[:40]
+    y = LABELS[:40].copy()
     other = y.copy()
     other[0] = 1 - other[0]
     pair = statistic("logistic", "auc", X, y), statistic("logistic", "auc", X, other)
@@ -276,11 +311,15 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
             noise = NoiseSource(rng)
             loud = replace(certificate, scale=certificate.scale * factor)
             answers = [PrivateAnswers({"score": loud.term}, noise) for _ in range(count)]
-            return np.array([each.release(each.claim("score"), exact) @ direction for each in answers])
+            return np.array(
+                [each.release(each.claim("score"), exact) @ direction for each in answers]
+            )
 
         return draw
 
-    claim = GaussianDP(float(np.linalg.norm(pair[1] - pair[0])))  # what these two rows can show of mu = 1
+    claim = GaussianDP(
+        float(np.linalg.norm(pair[1] - pair[0]))
+    )  # what these two rows can show of mu = 1
     fair = audit(sampler(pair[0], 1.0), sampler(pair[1], 1.0), claim, runs=3000, rng=0)
     assert fair.passed
     wild = audit(sampler(pair[0], 0.5), sampler(pair[1], 0.5), claim, runs=3000, rng=0)
@@ -292,9 +331,13 @@ WIDE = DPQuantileRegressor(0.8, target_bounds=(-500, 500), **LIMITS).fit(ROWS, D
 
 @pytest.mark.parametrize("metric", ["pinball", "absolute", "squared"])
 def test_a_paid_range_is_narrow_where_bounds_are_wide(metric):
-    """Of 1,000 where residuals are of order 1: each of three questions is 40 standard deviations of noise clear."""
+    """Of 1,000 where residuals are of order 1: each of three questions is 40 standard deviations
+    of noise clear.
+    """
     usual = private_score(WIDE, ROWS, DEMAND, metric, mu=0.5, random_state=0)
-    found = private_score(WIDE, ROWS, DEMAND, metric, mu=0.5, random_state=0, residual_bound="private")
+    found = private_score(
+        WIDE, ROWS, DEMAND, metric, mu=0.5, random_state=0, residual_bound="private"
+    )
     found.certificate.verify()
     assert found.certificate.releases == 4
     assert found.limits[1] == usual.limits[1] / (4**7 if metric == "squared" else 2**7)
@@ -321,9 +364,13 @@ def test_a_paid_range_spends_what_is_stated(monkeypatch):
 def test_the_width_of_an_interval_is_said_before_anything_is_charged(tmp_path, capsys):
     ledger = Ledger(tmp_path / "l.db", epsilon=9.0, delta=1e-5)
     # Seeded: an interval next to 0, where it ends, is narrower.
-    found = private_score(WIDE, ROWS, DEMAND, "absolute", mu=1.5, ledger=ledger, verbose=1, random_state=0)
+    found = private_score(
+        WIDE, ROWS, DEMAND, "absolute", mu=1.5, ledger=ledger, verbose=1, random_state=0
+    )
     said = capsys.readouterr().err
-    assert float(re.search("about ([0-9.]+) wide", said)[1]) == pytest.approx(np.diff(found.interval)[0], rel=0.6)
+    assert float(re.search("about ([0-9.]+) wide", said)[1]) == pytest.approx(
+        np.diff(found.interval)[0], rel=0.6
+    )
     few = {"metric": "absolute", "epsilon": 0.05, "ledger": ledger}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -356,7 +403,9 @@ def test_intervals_hold_what_they_say(budget):
     held = 0
     for metric, exact in truth.items():
         for seed in range(134):
-            score = private_score(MODELS["logistic"], ROWS, LABELS, metric, **budget, random_state=seed)
+            score = private_score(
+                MODELS["logistic"], ROWS, LABELS, metric, **budget, random_state=seed
+            )
             held += score.interval[0] <= exact <= score.interval[1]
     assert held >= 350
     score.certificate.verify()
@@ -364,7 +413,8 @@ def test_intervals_hold_what_they_say(budget):
 
 def test_scores_are_near_the_truth():
     """Noise of 1 / mu = 0.1 rows: six standard deviations."""
-    quantile, newsvendor = MODELS["quantile"], MODELS["newsvendor"]
+    quantile = MODELS["quantile"]
+    newsvendor = MODELS["newsvendor"]
     pinball = private_score(quantile, ROWS, DEMAND, mu=10.0)
     exact = mean_pinball_loss(DEMAND, quantile.predict(ROWS), alpha=0.8)
     assert pinball.metric == "pinball"
@@ -378,12 +428,19 @@ def test_scores_are_near_the_truth():
 
 
 def test_scores_of_survival_are_those_of_their_definitions():
-    """Pair by pair and period by period, at next to no noise; exact probabilities of being watched from the shares."""
-    hazard, ends = MODELS["hazard"], np.array([1.0, 2.0, 4.0])
+    """Pair by pair and period by period, at next to no noise; exact probabilities of being
+    watched from the shares.
+    """
+    hazard = MODELS["hazard"]
+    ends = np.array([1.0, 2.0, 4.0])
     rng = np.random.default_rng(4)
-    X, time, event = ROWS[:300], rng.choice([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 9.0], 300), rng.random(300) < 0.6
-    period, survived = np.searchsorted(ends, time), np.searchsorted(ends, time, side="right")
-    seen, risk = event & (time <= 4), hazard.predict(X)
+    X = ROWS[:300]
+    time = rng.choice([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 9.0], 300)
+    event = rng.random(300) < 0.6
+    period = np.searchsorted(ends, time)
+    survived = np.searchsorted(ends, time, side="right")
+    seen = event & (time <= 4)
+    risk = hazard.predict(X)
     pairs = [
         np.sign(risk[i] - risk[j]) / 2
         for i in np.flatnonzero(seen)
@@ -396,8 +453,11 @@ def test_scores_of_survival_are_those_of_their_definitions():
     assert found.value == pytest.approx(0.5 + np.mean(pairs), abs=1e-4)
     assert found.rows == pytest.approx(len(pairs), rel=1e-3)
     assert "comparable pairs" in str(found)
-    shares, watched, errors = np.asarray(hazard.released_["outcome_shares"]), 1.0, np.zeros(300)
-    survival, weights = hazard.predict_survival(X), []
+    shares = np.asarray(hazard.released_["outcome_shares"])
+    watched = 1.0
+    errors = np.zeros(300)
+    survival = hazard.predict_survival(X)
+    weights = []
     for j, length in enumerate((1, 1, 2)):
         watched *= 1 - shares[2 * j] / shares[2 * j :].sum()
         weights.append(min(1 / watched, 16))
@@ -418,7 +478,9 @@ def test_scores_of_survival_are_those_of_their_definitions():
 
 
 @pytest.mark.parametrize(
-    "model", [DPPoissonRegressor(), DPTweedieRegressor(1.3), DPGammaRegressor()], ids=lambda each: type(each).__name__
+    "model",
+    [DPPoissonRegressor(), DPTweedieRegressor(1.3), DPGammaRegressor()],
+    ids=lambda each: type(each).__name__,
 )
 def test_deviances_are_those_of_scikit_learn(model):
     demand = np.abs(DEMAND) + 0.01
@@ -453,16 +515,27 @@ def test_a_ledger_is_charged_once_and_errors_cost_nothing(tmp_path):
     with pytest.raises(ValueError, match="columns"):
         private_score(MODELS["logistic"], ROWS[:, :1], LABELS, ledger=ledger)
     with pytest.raises(ValueError, match="public number of rows"):
-        private_score(MODELS["logistic"], ROWS, LABELS, "auc", ledger=ledger, neighbors="add_or_remove_one")
+        private_score(
+            MODELS["logistic"], ROWS, LABELS, "auc", ledger=ledger, neighbors="add_or_remove_one"
+        )
     assert [entry.description for entry in ledger.entries()] == ["private_score"]
     assert MODELS["logistic"].n_features_in_ == 2
 
 
 @pytest.mark.parametrize(
     "forged",
-    [{"scale": 0.5}, {"releases": 0}, {"dimension": True}, {"statistic": "sum"}, {"n_samples": -1},
-     {"distribution": "l2-laplace"}, {"neighbors": "none"}, {"guarantee": PureDP(1e-3)}, {"scale": np.nan}],
-)  # fmt: skip
+    [
+        {"scale": 0.5},
+        {"releases": 0},
+        {"dimension": True},
+        {"statistic": "sum"},
+        {"n_samples": -1},
+        {"distribution": "l2-laplace"},
+        {"neighbors": "none"},
+        {"guarantee": PureDP(1e-3)},
+        {"scale": np.nan},
+    ],
+)
 def test_forged_certificates_are_refused(forged):
     certificate = EvaluationCertificate.issue(GaussianDP(1.0), "score", "mean", 100, 2)
     certificate.verify()
@@ -475,7 +548,9 @@ def test_no_certificate_promises_concordance_to_people():
     record = EvaluationCertificate.issue(GaussianDP(1.0), "score", "concordance", 100, 2)
     record.verify()
     with pytest.raises(CertificateError, match="unit"):
-        EvaluationCertificate.issue(GaussianDP(1.0), "score", "concordance", 100, 2, people=True).verify()
+        EvaluationCertificate.issue(
+            GaussianDP(1.0), "score", "concordance", 100, 2, people=True
+        ).verify()
 
 
 def test_sparse_rows_are_refused_before_the_charge(tmp_path):
@@ -487,8 +562,14 @@ def test_sparse_rows_are_refused_before_the_charge(tmp_path):
 
 
 def test_tables_are_scored_as_they_come(tmp_path):
-    """By a pipeline with a public table, and by a model that was saved and loaded with its schema."""
-    schema = {"features": {"a": [-1, 1]}, "categories": {"city": ["rome", "oslo"]}, "target": {"y": [-5, 5]}}
+    """By a pipeline with a public table, and by a model that was saved and loaded with its
+    schema.
+    """
+    schema = {
+        "features": {"a": [-1, 1]},
+        "categories": {"city": ["rome", "oslo"]},
+        "target": {"y": [-5, 5]},
+    }
     cities = np.where(np.arange(3000) % 2, "rome", "oslo")
     frame = pd.DataFrame({"city": cities, "a": ROWS[:, 0]})
     table = PublicTable(schema)
@@ -513,9 +594,14 @@ def test_no_rows_have_a_score_where_their_number_is_private():
         y = LABELS if model in ("logistic", "auc") else DEMAND
         for count in (0, 1):
             found = private_score(
-                MODELS[model], ROWS[:count], y[:count], metric=metric, mu=1.0,
-                neighbors="add_or_remove_one", random_state=0,
-            )  # fmt: skip
+                MODELS[model],
+                ROWS[:count],
+                y[:count],
+                metric=metric,
+                mu=1.0,
+                neighbors="add_or_remove_one",
+                random_state=0,
+            )
             assert not np.isinf(found.value).any()
 
 
@@ -531,7 +617,9 @@ def test_bounds_by_name_are_those_of_tables_that_were_read():
 
 
 def test_predictions_of_a_row_do_not_depend_on_others_even_beyond_the_largest_number():
-    """Products that overflow and cancel: BLAS would round a row differently when there is one more."""
+    """Products that overflow and cancel: BLAS would round a row differently when there is one
+    more.
+    """
     rng = np.random.default_rng(0)
     coef = rng.normal(size=9)
     for _ in range(200):
@@ -543,15 +631,19 @@ def test_predictions_of_a_row_do_not_depend_on_others_even_beyond_the_largest_nu
 @pytest.mark.parametrize(("model", "metric"), [case for case in CASES if case[1] != "concordance"])
 @pytest.mark.parametrize("groups", [False, True])
 def test_scores_are_over_valid_rows(model, metric, groups):
-    """A fifth of the rows hold missing values: they counted as the worst ones, and the score was about nothing.
+    """A fifth of the rows hold missing values: they counted as the worst ones, and the score was
+    about nothing.
 
     Seeded, so that the same scores come out whenever it runs; noise is far below a hundredth.
     """
     y = LABELS.astype(float) if model == "logistic" else DEMAND.copy()
-    X, invalid = ROWS.copy(), np.arange(len(y)) % 5 == 0
+    X = ROWS.copy()
+    invalid = np.arange(len(y)) % 5 == 0
     y[invalid[: len(y)] & (np.arange(len(y)) % 2 == 0)] = np.nan
     X[invalid & ~np.isnan(y), 0] = np.inf
-    names = np.arange(len(y)) // 2 if groups else None  # of two rows, none of which or one is invalid
+    names = (
+        np.arange(len(y)) // 2 if groups else None
+    )  # of two rows, none of which or one is invalid
     facts = {"epsilon": 1000.0, "residual_bound": 3.0, "random_state": 0}
     if model == "logistic":
         del facts["residual_bound"]
@@ -573,23 +665,33 @@ def test_scores_are_over_valid_rows(model, metric, groups):
 
 
 def test_a_difference_of_two_models_is_one_charge(tmp_path):
-    """Paired by row: with little noise it is the difference of both scores; half the bound has half the noise."""
+    """Paired by row: with little noise it is the difference of both scores; half the bound has
+    half the noise.
+    """
     worse = DPQuantileRegressor(0.8, target_bounds=(-5, 5), **LIMITS).fit(ROWS * [0, 1], DEMAND)
     pair = MODELS["quantile"], worse
     ledger = Ledger(tmp_path / "ledger.json", epsilon=1e6, delta=1e-3)
-    found = private_score_difference(*pair, ROWS, DEMAND, "pinball", mu=500.0, random_state=0, ledger=ledger)
+    found = private_score_difference(
+        *pair, ROWS, DEMAND, "pinball", mu=500.0, random_state=0, ledger=ledger
+    )
     losses = [mean_pinball_loss(DEMAND, each.predict(ROWS), alpha=0.8) for each in pair]
     assert found.value == pytest.approx(losses[0] - losses[1], abs=1e-3)
     assert found.metric == "difference of pinball"
     assert len(ledger.entries()) == 1
     found.certificate.verify()
     lengths = [
-        np.ptp(private_score_difference(*pair, ROWS, DEMAND, epsilon=1.0, bound=bound, random_state=0).interval)
+        np.ptp(
+            private_score_difference(
+                *pair, ROWS, DEMAND, epsilon=1.0, bound=bound, random_state=0
+            ).interval
+        )
         for bound in (2.0, 1.0)
     ]
     assert lengths[0] == pytest.approx(2 * lengths[1], rel=0.05)
     invalid = np.where(np.arange(3000) < 1000, np.nan, DEMAND)
-    fewer = private_score_difference(*pair, ROWS, invalid, mu=500.0, random_state=0, groups=np.arange(3000))
+    fewer = private_score_difference(
+        *pair, ROWS, invalid, mu=500.0, random_state=0, groups=np.arange(3000)
+    )
     assert fewer.rows == pytest.approx(2000, abs=5)
     for wrong, match in (({"metric": "residuals"}, "number per row"), ({"bound": -1.0}, "above 0")):
         with pytest.raises(ValueError, match=match):

@@ -1,4 +1,6 @@
-"""A disk that fills up, at every byte: a charge is granted and on record, or refused and not; a fit says which."""
+"""A disk that fills up, at every byte: a charge is granted and on record, or refused and not; a
+fit says which.
+"""
 
 import os
 import subprocess
@@ -33,11 +35,15 @@ def rows():
 
 
 def model(ledger):
-    return DPLogisticRegression(epsilon=0.01, feature_bounds=(-4, 4), random_state=0, ledger=ledger, verbose=False)
+    return DPLogisticRegression(
+        epsilon=0.01, feature_bounds=(-4, 4), random_state=0, ledger=ledger, verbose=False
+    )
 
 
 def test_a_charge_is_on_record_or_refused(tmp_path):
-    """Limits at every 256 bytes up to what a charge needs: the journal and the file itself fail in turn."""
+    """Limits at every 256 bytes up to what a charge needs: the journal and the file itself fail
+    in turn.
+    """
     path = tmp_path / "ledger.db"
     ledger = Ledger(path, epsilon=100.0)
     granted = refused = 0
@@ -109,8 +115,12 @@ def test_partitions_without_room_are_read_from_their_source():
 
 
 def test_a_disk_that_is_really_full(tmp_path):
-    """A file system of 64 kB in memory, filled up: charges are refused until there is room again."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True)
+    """A file system of 64 kB in memory, filled up: charges are refused until there is room
+    again.
+    """
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("needs the right to mount a file system")
     try:

@@ -1,7 +1,8 @@
-"""A fit with ignored rows is the fit of the others: a fifth of the targets of skewed laws is missing.
+"""A fit with ignored rows is the fit of the others: a fifth of the targets of skewed laws is
+missing.
 
-Such rows counted as targets in the middle of the bounds: a 0.9 quantile then covered 97 to 100 % of the others. Fits
-are seeded, so that the same ones are made whenever these tests run.
+Such rows counted as targets in the middle of the bounds: a 0.9 quantile then covered 97 to 100 % of
+the others. Fits are seeded, so that the same ones are made whenever these tests run.
 """
 
 import functools
@@ -16,7 +17,13 @@ from sklearn.metrics import hinge_loss
 from sklearn.svm import LinearSVC
 from test_invalid_rows import PRIVATE_NUMBER, fitted, spoiled
 
-from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearRegression,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+)
 
 ROWS = 20_000
 RNG = np.random.default_rng(0)
@@ -50,14 +57,21 @@ WAYS = {
     "sparse": {"rows": sparse.csr_matrix(X)},
     "dask": {"as": as_dask},
     "people": {"fit": {"groups": NAMES}},
-    "rows of people": {"fit": {"groups": NAMES}, "person_weight": "rows", "rows_per_person": 2, "epsilon": 2.0},
+    "rows of people": {
+        "fit": {"groups": NAMES},
+        "person_weight": "rows",
+        "rows_per_person": 2,
+        "epsilon": 2.0,
+    },
     "weights": {"fit": {"sample_weight": np.full(ROWS, 0.5)}},
 }
 
 
 def fit(model, way, y):
     way = dict(WAYS[way])
-    rows, given, made = way.pop("rows", X), way.pop("fit", {}), way.pop("as", lambda *pair: pair)
+    rows = way.pop("rows", X)
+    given = way.pop("fit", {})
+    made = way.pop("as", lambda *pair: pair)
     return model.set_params(**way).fit(*made(rows, missing(y)), **given)
 
 
@@ -127,16 +141,22 @@ def test_classifiers_of_valid_rows(kind, way):
 
 @pytest.mark.parametrize("share", [0.0, 0.004, 0.5, 0.996])
 def test_rare_labels_are_found_among_valid_rows(share):
-    """Nothing but the labels that are there says what is rare: ignored rows are neither positive nor negative."""
+    """Nothing but the labels that are there says what is rare: ignored rows are neither positive
+    nor negative.
+    """
     y = (np.random.default_rng(2).random(ROWS) < share).astype(float)
     model = fit(DPLogisticRegression(classes=[0, 1], **PUBLIC), "rows", y)
     assert model.released_["positive_share"] == pytest.approx(y[VALID].mean(), abs=0.004)
 
 
-@pytest.mark.parametrize("model", [
-    regression(DPQuantileRegressor, 0.9, inference=True),
-    regression(DPLinearRegression, inference=True),
-], ids=["quantile", "linear"])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        regression(DPQuantileRegressor, 0.9, inference=True),
+        regression(DPLinearRegression, inference=True),
+    ],
+    ids=["quantile", "linear"],
+)
 def test_intervals_of_regressions(model):
     ignoring, alone = fits(model, SKEWED)
     assert ignoring.intercept_ == pytest.approx(alone.intercept_, rel=0.1)
@@ -153,7 +173,9 @@ def test_intervals_of_logistic_coefficients():
 
 @pytest.mark.parametrize("mechanism", ["moments", "gradient", "objective"])
 def test_rankings_of_valid_rows(mechanism):
-    model = DPAUCClassifier(classes=[0, 1], mechanism=mechanism, min_positive=2000, min_negative=9000, **PUBLIC)
+    model = DPAUCClassifier(
+        classes=[0, 1], mechanism=mechanism, min_positive=2000, min_negative=9000, **PUBLIC
+    )
     ignoring, alone = (each.coef_[0] for each in fits(model, LABELS))
     cosine = ignoring @ alone / (np.linalg.norm(ignoring) * np.linalg.norm(alone))
     assert cosine > 0.98
@@ -164,9 +186,13 @@ def test_rankings_of_valid_rows(mechanism):
 
 
 @pytest.mark.parametrize("how", ["features", "target", "both"])
-@pytest.mark.parametrize("name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})])
+@pytest.mark.parametrize(
+    "name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})]
+)
 def test_a_fit_without_the_ignored_rows_is_the_same(name, how):
-    """Where the number of rows is private, they might as well not be there: but for the order of additions."""
+    """Where the number of rows is private, they might as well not be there: but for the order of
+    additions.
+    """
     rows, y = spoiled(name, *training_data(name), how)
     public = {"neighbors": "add_or_remove_one", "nominal_samples": 24}
     every = fitted(name, rows, y, **public)
@@ -185,7 +211,8 @@ def test_what_is_valid_is_counted_where_something_is_divided_by_it(name):
         certificate = ignoring.certify(rows, 2, *more)
         if "mass" not in certificate.noise:
             return
-        mu, term = certificate.gaussian_mu(), certificate.noise["mass"]
+        mu = certificate.gaussian_mu()
+        term = certificate.noise["mass"]
         share = (term.sensitivity / term.scale / mu) ** 2
         assert share > 0.999 * max(0.01, min(0.25, (50 / (rows * mu)) ** 2))
         assert share < 0.2501

@@ -1,4 +1,6 @@
-"""Intervals cover what they promise, noise included; the budget is spent once and refused where it cannot do."""
+"""Intervals cover what they promise, noise included; the budget is spent once and refused where
+it cannot do.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,16 @@ def made(rows, seed):
 @pytest.mark.parametrize("ignored", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
 @pytest.mark.parametrize("budget", [{"mu": 0.25}, {"epsilon": 1.0, "delta": 0.0}, {"epsilon": 3.0}])
 def test_coverage_is_kept_over_rows_and_noise(budget, ignored):
-    """Mean coverage of 150 calibrations with 2,500 rows, of which some may be ignored: they counted as not covered.
+    """Mean coverage of 150 calibrations with 2,500 rows, of which some may be ignored: they counted
+    as not covered.
 
-    The coverage of one is spread by 0.01 at most, so the mean by 0.0009: below 0.895 or above 0.93 it would have gone
-    five such spreads, which has a probability below 1e-6.
+    The coverage of one is spread by 0.01 at most, so the mean by 0.0009: below 0.895 or above 0.93
+    it would have gone five such spreads, which has a probability below 1e-6.
     """
     conformal = DPConformal(model(), 0.9, **budget)
     calibration = conformal.certify(10_000, 2).calibration
-    rng, covered = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    covered = []
     for seed in range(150):
         scores = np.abs(rng.standard_t(3, 2500))
         scores[: round(ignored * 2500)] = np.nan
@@ -57,7 +61,9 @@ def test_the_mean_of_the_largest_noise_is_right():
 
 
 def test_fitted_intervals_cover_new_rows():
-    """1 - 1e-6 of a binomial law with the proven 90 %, less three spreads of the calibration itself."""
+    """1 - 1e-6 of a binomial law with the proven 90 %, less three spreads of the calibration
+    itself.
+    """
     X, y = made(12_000, 0)
     intervals = DPConformal(model(epsilon=1.0), random_state=0).fit(X[:8000], y[:8000])
     ends = intervals.predict_interval(X[8000:])
@@ -89,17 +95,22 @@ def test_the_budget_is_charged_once_and_stated(tmp_path):
     assert len(ledger.entries()) == 1
     fitted.certificate_.verify()
     assert fitted.certificate_ == DPConformal(model(), epsilon=1.0).certify(6000, 2)
-    forged = replace(fitted.certificate_, calibration=replace(fitted.certificate_.calibration, scale=1.0))
+    forged = replace(
+        fitted.certificate_, calibration=replace(fitted.certificate_.calibration, scale=1.0)
+    )
     with pytest.raises(CertificateError):
         forged.verify()
     clone(fitted)
 
 
 def test_half_the_noise_of_counts_is_noticed():
-    """A replaced score at the threshold that the first count is asked about; false alarm at most 1e-6."""
+    """A replaced score at the threshold that the first count is asked about; false alarm at most
+    1e-6.
+    """
     conformal = DPConformal(model(), 0.5, mu=2.0)
     calibration = conformal.certify(400, 2).calibration
-    first, second = np.full(100, -1.0), np.full(100, -1.0)
+    first = np.full(100, -1.0)
+    second = np.full(100, -1.0)
     second[0] = 1.0
 
     def sampler(scores, factor):
@@ -135,7 +146,9 @@ def test_what_cannot_be_promised_is_refused_before_data(options, rows, message):
 
 
 def test_people_are_held_out_with_all_their_rows(monkeypatch):
-    """One random row of each calibrates; nobody is in both parts, and the promise is made to a person."""
+    """One random row of each calibrates; nobody is in both parts, and the promise is made to a
+    person.
+    """
     X, y = made(6000, 0)
     names = np.array([f"person {number}" for number in np.arange(6000) // 3])
     conformal = DPConformal(model(epsilon=1.0), 0.8, random_state=0)
@@ -177,7 +190,9 @@ def test_people_are_held_out_with_all_their_rows(monkeypatch):
 
 
 def test_ignored_rows_make_intervals_no_wider():
-    """A fifth of the targets is missing: of so many rows no threshold was enough, and intervals held everything."""
+    """A fifth of the targets is missing: of so many rows no threshold was enough, and intervals
+    held everything.
+    """
     X, y = made(12_000, 0)
     missing = np.where(np.random.default_rng(1).random(12_000) < 0.2, np.nan, y)
     ignoring = model(epsilon=1.0, invalid_rows="ignore")
@@ -189,7 +204,8 @@ def test_ignored_rows_make_intervals_no_wider():
 def test_a_count_moves_by_at_most_one_when_a_row_becomes_ignored():
     """Every score of a few is replaced by every other, ignored ones included."""
     conformal = DPConformal(model(), 0.7, mu=100.0)
-    calibration, largest = conformal.certify(24, 2).calibration, 0.0
+    calibration = conformal.certify(24, 2).calibration
+    largest = 0.0
 
     class Seen(NoiseSource):
         def add_gaussian(self, value, std):

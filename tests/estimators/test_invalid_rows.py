@@ -1,14 +1,32 @@
-"""With invalid_rows="ignore" nothing but the paid release depends on values; without rows a private number fits."""
+"""With invalid_rows="ignore" nothing but the paid release depends on values; without rows a
+private number fits.
+"""
 
 import warnings
 
 import numpy as np
 import pytest
-from all_fits import ALL, AUCS, CLASSIFICATIONS, LABELS, MATRICES, REGRESSIONS, TABLES, training_data
+from all_fits import (
+    ALL,
+    AUCS,
+    CLASSIFICATIONS,
+    LABELS,
+    MATRICES,
+    REGRESSIONS,
+    TABLES,
+    training_data,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor, DPTiltedClassifier, load_model, save_model
+from dpconvex import (
+    DPLogisticRegression,
+    DPMedian,
+    DPQuantileRegressor,
+    DPTiltedClassifier,
+    load_model,
+    save_model,
+)
 from dpconvex.engine import MemoryRows, RowMap, memory_rows
 from dpconvex.engine import summation as addition
 from dpconvex.estimators import linear as private_linear
@@ -37,14 +55,16 @@ def same(first, second):
 
 def spoiled(name, X, y, how):
     """Return data whose rows 2, 5 and 11 are invalid in one of several ways."""
-    X, y = X.copy(), np.array(y, dtype=float)
+    X = X.copy()
+    y = np.array(y, dtype=float)
     for row, value in zip((2, 5, 11), (np.nan, np.inf, -np.inf), strict=True):
         if how == "features":
             X[row].flat[0] = value
         elif how == "target":
             y[row] = value
         else:
-            X[row], y[row] = value, np.nan
+            X[row] = value
+            y[row] = np.nan
     if how == "target" and name in TABLES and name not in REGRESSIONS:
         y[[2, 5]] = 7, 0.5  # labels that were not declared
         X[5] = 1e308
@@ -61,12 +81,15 @@ def test_what_an_invalid_row_holds_does_not_matter(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_invalid_rows_weigh_nothing_in_minimisers(name, monkeypatch):
-    """Their loss is 0 and the divisor is the public number of rows; what is counted is in ``test_ignored_rows``."""
+    """Their loss is 0 and the divisor is the public number of rows; what is counted is in
+    ``test_ignored_rows``.
+    """
     X, y = training_data(name)
     first = fitted(name, *spoiled(name, X, y, "both"))
     invalid = [2, 5, 11]
     if name in MATRICES:  # zeros are a record like any other
-        X[invalid], y[invalid] = 0.0, 0.0
+        X[invalid] = 0.0
+        y[invalid] = 0.0
         same(first, fitted(name, X, y))
         return
     if "mass" in first.certificate_.noise:
@@ -74,12 +97,16 @@ def test_invalid_rows_weigh_nothing_in_minimisers(name, monkeypatch):
 
     def fixed(X, target, plan, owner, *more):
         """Features and target in the middle of their bounds, and weight 0."""
-        X, target = X.copy(), target.copy()
-        X[invalid], target[invalid] = plan.row_map.shift, plan.target_shift
+        X = X.copy()
+        target = target.copy()
+        X[invalid] = plan.row_map.shift
+        target[invalid] = plan.target_shift
         rows = MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
         weights = rows.weights
         weights[invalid] = 0.0
-        return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights)
+        return MemoryRows(
+            X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights
+        )
 
     monkeypatch.setattr(private_linear, "map_training_rows", fixed)
     monkeypatch.setattr(MemoryRows, "own_weights", False)  # a release would refuse them
@@ -125,13 +152,17 @@ def test_all_rows_may_be_invalid(name):
 def test_no_rows_fit_where_their_number_is_private(name, ignored):
     """One row fitted and none raised: whether the only record was there could be seen."""
     X, y = training_data(name, columns=3)
-    model = ALL[name]().set_params(neighbors="add_or_remove_one", nominal_samples=20, invalid_rows=ignored)
-    none, one = model.fit(X[:0], y[:0]).certificate_, model.fit(X[:1], y[:1]).certificate_
+    model = ALL[name]().set_params(
+        neighbors="add_or_remove_one", nominal_samples=20, invalid_rows=ignored
+    )
+    none = model.fit(X[:0], y[:0]).certificate_
+    one = model.fit(X[:1], y[:1]).certificate_
     assert none == one == model.certify(99, 3, *([2] if name in MATRICES else []))
 
 
 def test_frames_without_rows():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
     model = DPQuantileRegressor(
         neighbors="add_or_remove_one", nominal_samples=20, feature_bounds=(0, 1), random_state=0
     )
@@ -167,9 +198,11 @@ def test_no_rows_are_refused_where_their_number_is_public(name):
 
 @pytest.mark.parametrize("name", ["DPQuantileRegressor output", "DPLogisticRegression gradient"])
 def test_frames_and_lists(name):
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
     X, y = training_data(name)
-    X[3, 1], X[4, 0] = np.nan, np.inf
+    X[3, 1] = np.nan
+    X[4, 0] = np.inf
     y = y.astype(object)
     y[5] = None
     expected = fitted(name, X, y)
@@ -178,7 +211,8 @@ def test_frames_and_lists(name):
     names = ["a", "b"]
     for frame, target in (
         (pd.DataFrame(X, columns=names), pd.Series(y)),
-        # What convert_dtypes() gives, which in pandas 2 tries whether an infinity is a whole number, and warns.
+        # What convert_dtypes() gives, which in pandas 2 tries whether an infinity is a whole
+        # number, and warns.
         (pd.DataFrame(X, columns=names).astype("Float64"), pd.Series(y).convert_dtypes()),
         (pd.DataFrame(missing, columns=names).astype(object), pd.Series(y)),
         (pl.DataFrame(missing, schema=names, orient="row"), pl.Series(y.tolist())),
@@ -191,15 +225,19 @@ def test_frames_and_lists(name):
 def test_labels_of_text():
     X, _ = training_data("DPLogisticRegression output")
     y = np.array(["no", "yes"] * 12, dtype=object)
-    model = DPLogisticRegression(classes=["no", "yes"], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0)
+    model = DPLogisticRegression(
+        classes=["no", "yes"], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
+    )
     constant = model.fit(X[2:], y[2:]).intercept_
     for wrong in (None, np.nan, 1, "maybe", [1, 2], b"no"):
         spoilt = np.empty(24, dtype=object)
         spoilt[:] = y
-        spoilt[0], spoilt[1] = wrong, "other"
+        spoilt[0] = wrong
+        spoilt[1] = "other"
         found = model.fit(X, spoilt)
         assert found.classes_.tolist() == ["no", "yes"]
-        # Two invalid rows count in n, which is public, and nowhere else: noise and budget are for so many.
+        # Two invalid rows count in n, which is public, and nowhere else: noise and budget are for
+        # so many.
         assert not np.array_equal(found.intercept_, constant)
     with pytest.raises(TypeError, match="kind of its 'classes'"):
         model.fit(X, np.zeros(24))
@@ -233,7 +271,9 @@ def test_model_files(tmp_path):
 
     X, y = training_data("DPTiltedClassifier output")
     for ignored in ("error", "ignore"):
-        model = DPTiltedClassifier(classes=LABELS, feature_bounds=(-1, 1), invalid_rows=ignored, random_state=0)
+        model = DPTiltedClassifier(
+            classes=LABELS, feature_bounds=(-1, 1), invalid_rows=ignored, random_state=0
+        )
         save_model(model.fit(X, y), tmp_path / "model.json")
         assert load_model(tmp_path / "model.json").invalid_rows == ignored
 
@@ -249,7 +289,9 @@ def test_predictions_of_huge_rows_are_numbers(name):
         predicted = model.predict(table)
         if name in REGRESSIONS:
             assert np.isfinite(predicted).all()
-            middle = 1 if hasattr(model, "rate_bounds") else 0  # of rates, the logarithm is negative
+            middle = (
+                1 if hasattr(model, "rate_bounds") else 0
+            )  # of rates, the logarithm is negative
             assert np.max(predicted[0]) < middle < np.min(predicted[1])
             continue
         decisions = model.decision_function(table)
@@ -261,7 +303,9 @@ def test_predictions_of_huge_rows_are_numbers(name):
 
 
 def test_a_subnormal_record_goes_unmentioned():
-    """DPMedian warned of an overflow when a record's norm was near 0, with invalid_rows="error" too."""
+    """DPMedian warned of an overflow when a record's norm was near 0, with invalid_rows="error"
+    too.
+    """
     A, Y = training_data("DPMedian objective")
     A[3] = 5e-324
     with warnings.catch_warnings():
@@ -282,9 +326,12 @@ def test_selection_refuses_to_ignore():
 
 def test_three_classes():
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 3, 30).astype(float)
+    X = rng.uniform(-1, 1, (30, 2))
+    y = rng.integers(0, 3, 30).astype(float)
     y[4] = 9
-    model = DPLogisticRegression(classes=[0, 1, 2], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0)
+    model = DPLogisticRegression(
+        classes=[0, 1, 2], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
+    )
     assert model.fit(X, y).coef_.shape == (3, 2)
     X[4] = np.nan
     assert np.array_equal(model.coef_, model.fit(X, y).coef_)
@@ -295,7 +342,8 @@ def test_three_classes():
 def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
     """Kept blocks, blocks that are mapped anew, and both compiled kernels."""
     rng = np.random.default_rng(0)
-    X, y = np.asarray(rng.normal(size=(500, 3)) * 2, order=order), rng.choice([-1.0, 1.0], 500)
+    X = np.asarray(rng.normal(size=(500, 3)) * 2, order=order)
+    y = rng.choice([-1.0, 1.0], 500)
     void = rng.random(500) < 0.3
     bounds = {"low": -3.0, "high": 3.0} if influence == "weight" else {}
     row_map = RowMap(3, 1.5, influence=influence, **bounds)
@@ -331,7 +379,8 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
 def test_a_masked_value_is_ignored_in_silence(name, where):
     """Whether numpy warns while it reads depends on one record."""
     X, y = training_data(name)
-    X, y = X.astype(object), np.array(y, dtype=object)
+    X = X.astype(object)
+    y = np.array(y, dtype=object)
     if where == "features":
         X[3].flat[0] = np.ma.masked
     else:

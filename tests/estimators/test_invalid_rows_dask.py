@@ -44,10 +44,17 @@ def test_frames_with_objects_and_text(scheduler):
     frame = pd.DataFrame(X, columns=["a", "b"])
     frame["b"] = frame["b"].astype(object)
     frame["target"] = np.where(y > 0, "yes", "no")
-    frame.loc[3, "a"], frame.loc[4, "b"], frame.loc[5, "b"] = np.inf, None, "text"
-    frame.loc[6, "target"], frame.loc[7, "target"] = None, "perhaps"
+    frame.loc[3, "a"] = np.inf
+    frame.loc[4, "b"] = None
+    frame.loc[5, "b"] = "text"
+    frame.loc[6, "target"] = None
+    frame.loc[7, "target"] = "perhaps"
     model = DPLogisticRegression(
-        classes=["no", "yes"], feature_bounds=(-1, 1), mechanism="output", invalid_rows="ignore", random_state=0
+        classes=["no", "yes"],
+        feature_bounds=(-1, 1),
+        mechanism="output",
+        invalid_rows="ignore",
+        random_state=0,
     )
     expected = clone(model).fit(frame[["a", "b"]], frame["target"])
     with dask.config.set({"dataframe.convert-string": False, "scheduler": scheduler}):
@@ -61,7 +68,9 @@ def test_frames_with_objects_and_text(scheduler):
 @pytest.mark.parametrize("name", [name for name in PRIVATE_NUMBER if name in SUMMED])
 def test_no_rows_fit_where_their_number_is_private(name, chunks):
     X, y = training_data(name, rows=0)
-    model = ALL[name]().set_params(neighbors="add_or_remove_one", nominal_samples=20, random_state=3)
+    model = ALL[name]().set_params(
+        neighbors="add_or_remove_one", nominal_samples=20, random_state=3
+    )
     expected = clone(model).fit(X, y)
     columns = (chunks, 2) if chunks == 7 else (chunks, (2,))
     found = model.fit(da.from_array(X, chunks=columns), da.from_array(y, chunks=(chunks,)))

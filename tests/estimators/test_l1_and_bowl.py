@@ -1,4 +1,6 @@
-"""Estimators of an l1 norm with a link and of bowls: what they minimise, what they state, what they refuse."""
+"""Estimators of an l1 norm with a link and of bowls: what they minimise, what they state, what
+they refuse.
+"""
 
 import json
 
@@ -28,17 +30,27 @@ def rows(n=4000, seed=1):
 
 def test_a_shared_penalty_is_that_of_a_sparse_glm():
     X, y = rows()
-    strength, alpha, width = 0.05, 0.02, 1e-4
+    strength = 0.05
+    alpha = 0.02
+    width = 1e-4
     model = DPL1Link(
-        matrix=strength, alpha=alpha, bandwidth=width, link_norm=2.0, epsilon=1e4, delta=1e-3,
-        mechanism="objective", random_state=0,
-    ).fit(X, y)  # fmt: skip
+        matrix=strength,
+        alpha=alpha,
+        bandwidth=width,
+        link_norm=2.0,
+        epsilon=1e4,
+        delta=1e-3,
+        mechanism="objective",
+        random_state=0,
+    ).fit(X, y)
 
     def risk(theta):
         losses = np.logaddexp(0, -y * (X @ theta)).mean()
         return losses + strength * np.abs(theta).sum() + alpha / 2 * theta @ theta
 
-    best = minimize(risk, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    best = minimize(
+        risk, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
+    )
     assert risk(model.coef_) <= best.fun + 2e-4
     assert model.score(X, y) == pytest.approx(-np.logaddexp(0, -y * model.predict(X)).mean())
 
@@ -50,9 +62,16 @@ def test_records_with_matrices_of_their_own():
     stacked = np.concatenate([A, z], axis=1)
     targets = np.column_stack([Y, z[:, 0] @ THETA])
     model = DPL1Link(
-        "huber", alpha=0.05, bandwidth=0.01, operator_norm=3.0, link_norm=3.0, epsilon=1e4, delta=1e-3,
-        mechanism="objective", random_state=0,
-    ).fit(stacked, targets)  # fmt: skip
+        "huber",
+        alpha=0.05,
+        bandwidth=0.01,
+        operator_norm=3.0,
+        link_norm=3.0,
+        epsilon=1e4,
+        delta=1e-3,
+        mechanism="objective",
+        random_state=0,
+    ).fit(stacked, targets)
     huber = Huber(1.0)
 
     def risk(theta):
@@ -69,9 +88,15 @@ def test_a_bowl_uses_the_level_of_every_record(kernel):
     A, Y = matrices()
     level = np.abs(np.random.default_rng(3).normal(size=300)) * 0.3
     model = DPBowl(
-        operator_norm=3.0, alpha=0.05, bandwidth=0.01, kernel=kernel, epsilon=1e4, delta=1e-3,
-        mechanism="objective", random_state=0,
-    ).fit(A, Y, level)  # fmt: skip
+        operator_norm=3.0,
+        alpha=0.05,
+        bandwidth=0.01,
+        kernel=kernel,
+        epsilon=1e4,
+        delta=1e-3,
+        mechanism="objective",
+        random_state=0,
+    ).fit(A, Y, level)
 
     def risk(theta):
         bowl = np.maximum(np.abs(Y - A @ theta).sum(axis=1) - level, 0)
@@ -79,7 +104,9 @@ def test_a_bowl_uses_the_level_of_every_record(kernel):
 
     best = minimize(risk, THETA, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     assert risk(model.coef_) <= best.fun + 2e-3
-    assert model.score(A, Y, level) == pytest.approx(0.025 * model.coef_ @ model.coef_ - risk(model.coef_))
+    assert model.score(A, Y, level) == pytest.approx(
+        0.025 * model.coef_ @ model.coef_ - risk(model.coef_)
+    )
 
 
 MODELS = {
@@ -87,7 +114,7 @@ MODELS = {
     "median": (DPMedian, {"kernel": "exponential"}, matrices, 2),
     "pieces": (DPPiecewiseLinear, {"slopes": [[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]]}, matrices, 2),
     "sparse": (DPL1Link, {"matrix": 0.01}, rows, 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "objective", "gradient", "output", "sgd"])
@@ -133,10 +160,18 @@ def test_refusals():
 
 @pytest.mark.parametrize("name", ["median", "pieces", "bowl", "link", "shared"])
 def test_moreau_envelopes_of_matrix_records(name, tmp_path):
-    """From below, with the curvature of the convolution; the certificate comes before the data and a file holds it."""
+    """From below, with the curvature of the convolution; the certificate comes before the data
+    and a file holds it.
+    """
     A, Y = matrices(m=2)
     X, y = rows(300)
-    common = {"epsilon": 50.0, "delta": 1e-3, "mechanism": "objective", "random_state": 0, "alpha": 0.05}
+    common = {
+        "epsilon": 50.0,
+        "delta": 1e-3,
+        "mechanism": "objective",
+        "random_state": 0,
+        "alpha": 0.05,
+    }
     # What the kinked loss is above its envelope: sizes of slopes squared over twice the curvature.
     makers = {
         "median": (DPMedian, (), (A, Y)),
@@ -146,11 +181,19 @@ def test_moreau_envelopes_of_matrix_records(name, tmp_path):
         "shared": (DPL1Link, (), (X, y)),
     }
     estimator, given, data = makers[name]
-    own = {"matrix": 0.05, "link_norm": 2.0} if name == "shared" else {"link_norm": 2.0} if name == "link" else {}
-    above, below = (
-        estimator(*given, smoothing=smoothing, **own, **common).fit(*data) for smoothing in ("convolution", "moreau")
+    own = (
+        {"matrix": 0.05, "link_norm": 2.0}
+        if name == "shared"
+        else {"link_norm": 2.0}
+        if name == "link"
+        else {}
     )
-    convolved, envelope = above.certificate_.bounds.loss, below.certificate_.bounds.loss
+    above, below = (
+        estimator(*given, smoothing=smoothing, **own, **common).fit(*data)
+        for smoothing in ("convolution", "moreau")
+    )
+    convolved = above.certificate_.bounds.loss
+    envelope = below.certificate_.bounds.loss
     assert envelope.smoothness == pytest.approx(convolved.smoothness)
     assert "Moreau" in type(envelope).__name__
     below.certificate_.verify()

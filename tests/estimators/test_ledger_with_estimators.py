@@ -13,7 +13,15 @@ from sklearn.preprocessing import FunctionTransformer
 from dpconvex import DPQuantileRegressor
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.preprocessing import DPQuantileBounds
-from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, LedgerError, PureDP, gaussian_mu
+from dpconvex.privacy import (
+    ApproxDP,
+    BudgetExceeded,
+    GaussianDP,
+    Ledger,
+    LedgerError,
+    PureDP,
+    gaussian_mu,
+)
 from dpconvex.privacy.guarantees import pure_guarantee_mu
 
 rng = np.random.default_rng(0)
@@ -82,7 +90,9 @@ def test_a_gaussian_release_is_charged_its_mu(ledger, settings, gaussian):
 
 
 def test_default_fits_add_up_in_squares(tmp_path):
-    """A budget of (1, 1e-6) has room for three default fits of (0.5, 1e-6), whose sums would allow one."""
+    """A budget of (1, 1e-6) has room for three default fits of (0.5, 1e-6), whose sums would
+    allow one.
+    """
     ledger = Ledger(tmp_path / "privacy.db", epsilon=1.0, delta=1e-6)
     for _ in range(3):
         estimator(ledger).fit(X, y)
@@ -131,7 +141,8 @@ def test_an_exhausted_budget_refuses_and_charges_nothing(tmp_path):
     model = estimator(ledger)
     model.fit(X, y)
     model.fit(X, y)
-    coef, spent = model.coef_, ledger.entries()
+    coef = model.coef_
+    spent = ledger.entries()
     with pytest.raises(BudgetExceeded):
         model.fit(X, y)
     assert ledger.entries() == spent
@@ -181,7 +192,8 @@ def test_a_damaged_ledger_releases_nothing(ledger):
 
 
 def test_the_ledger_holds_no_data(ledger):
-    marked, target = X.copy(), y.copy()
+    marked = X.copy()
+    target = y.copy()
     marked[0, 0] = target[0] = 77123.4375
     estimator(ledger).fit(marked, target)
     with open(ledger.path, "rb") as file:

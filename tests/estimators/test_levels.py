@@ -1,4 +1,6 @@
-"""Several quantile levels, and several products, under one budget: shapes, files, refusals, and what they share."""
+"""Several quantile levels, and several products, under one budget: shapes, files, refusals, and
+what they share.
+"""
 
 import json
 import pickle
@@ -78,7 +80,8 @@ def test_products_have_a_row_each(table, orders):
 
 
 def test_one_level_in_a_sequence_is_that_level(table):
-    X, y = table[0], table[1][:, 0]
+    X = table[0]
+    y = table[1][:, 0]
     alone = DPQuantileRegressor(0.9, epsilon=1.0, **PUBLIC).fit(X, y)
     listed = DPQuantileRegressor([0.9], epsilon=1.0, **PUBLIC).fit(X, y)
     assert np.array_equal(listed.coef_, [alone.coef_])
@@ -87,7 +90,9 @@ def test_one_level_in_a_sequence_is_that_level(table):
 
 
 def test_quantiles_never_cross():
-    """Few records and many levels: lines of coefficients cross, predictions do not, far out neither."""
+    """Few records and many levels: lines of coefficients cross, predictions do not, far out
+    neither.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 4))
     levels = np.linspace(0.05, 0.95, 19)
@@ -113,7 +118,8 @@ def test_the_curve_of_levels_keeps_what_is_surely_there():
 
 @pytest.mark.parametrize("name", ["curves", "orders"])
 def test_files_hold_every_row(tmp_path, request, table, name):
-    model, X = request.getfixturevalue(name), table[0]
+    model = request.getfixturevalue(name)
+    X = table[0]
     save_model(model, tmp_path / "model.json")
     loaded = load_model(tmp_path / "model.json")
     assert loaded.certificate_ == model.certificate_
@@ -130,7 +136,8 @@ def test_files_hold_every_row(tmp_path, request, table, name):
 
 
 def test_products_have_the_names_of_their_columns(tmp_path, table):
-    X, demands = table[0], np.random.default_rng(0).uniform(0, 9, (len(table[0]), 2))
+    X = table[0]
+    demands = np.random.default_rng(0).uniform(0, 9, (len(table[0]), 2))
     model = DPNewsvendor(feature_bounds=(-1, 1), target_bounds=(0, 9))
     model.fit(X, pd.DataFrame(demands, columns=["bread", "milk"]))
     save_model(model, tmp_path / "model.json")
@@ -160,7 +167,7 @@ def test_products_have_the_names_of_their_columns(tmp_path, table):
         ({"quantile": LEVELS, "epsilon": 1.0, "delta": 0.0}, "pure epsilon"),
         ({"quantile": LEVELS, "smoothing": "moreau"}, "'smoothing' parameter"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_costs_nothing(tmp_path, table, settings, words):
     account = Ledger(tmp_path / "ledger.db", epsilon=10.0, delta=1e-5)
     model = DPQuantileRegressor(**settings, ledger=account, **PUBLIC)
@@ -181,12 +188,14 @@ def test_products_must_match_costs(table):
 
 
 def test_invalid_rows_are_invalid_for_every_product(table):
-    X, y = table[0], table[1].copy()
+    X = table[0]
+    y = table[1].copy()
     y[:7, 1] = np.nan
     spoiled = y.copy()
     spoiled[:7, 0] = 1e3
     fits = [
-        DPNewsvendor(3.0, 1.0, epsilon=1.0, invalid_rows="ignore", **PUBLIC).fit(X, demand) for demand in (y, spoiled)
+        DPNewsvendor(3.0, 1.0, epsilon=1.0, invalid_rows="ignore", **PUBLIC).fit(X, demand)
+        for demand in (y, spoiled)
     ]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 
@@ -213,7 +222,8 @@ def test_dask_gives_the_same_levels_and_refuses_products(table, curves, orders):
 
 
 def test_intervals_between_levels(table):
-    X, y = table[0], table[1][:, 0]
+    X = table[0]
+    y = table[1][:, 0]
     model = DPConformal(DPQuantileRegressor((0.1, 0.9), **PUBLIC), epsilon=4.0, random_state=0)
     low, high = model.fit(X, y).predict_interval(X).T
     assert np.mean((low <= y) & (y <= high)) > 0.85
@@ -222,7 +232,8 @@ def test_intervals_between_levels(table):
 
 
 def test_scores_and_selection_are_for_one_prediction(table, curves):
-    X, y = table[0], table[1][:, 0]
+    X = table[0]
+    y = table[1][:, 0]
     with pytest.raises(ValueError, match=r"one prediction per row.*like quantile=0\.1"):
         private_score(curves, X, y, epsilon=1.0)
     with pytest.raises(ValueError, match=r"one of the model's levels, \[0\.1, 0\.5, 0\.9\]"):
@@ -238,11 +249,14 @@ def test_scores_and_selection_are_for_one_prediction(table, curves):
 
 
 def test_one_of_several_levels_is_scored(table, curves):
-    X, y = table[0], table[1][:, 0]
+    X = table[0]
+    y = table[1][:, 0]
     for place, level in enumerate(LEVELS):
         exact = mean_pinball_loss(y, curves.predict(X)[:, place], alpha=level)
         found = private_score(curves, X, y, epsilon=8.0, quantile=level, random_state=0)
-        assert found.value == pytest.approx(exact, abs=2e-3)  # noise of 2e-4; the wrong level is off by 0.04 or more
+        assert found.value == pytest.approx(
+            exact, abs=2e-3
+        )  # noise of 2e-4; the wrong level is off by 0.04 or more
         share = private_score(curves, X, y, "coverage", 8.0, quantile=level, random_state=0)
         assert share.value == pytest.approx(np.mean(y <= curves.predict(X)[:, place]), abs=5e-3)
 

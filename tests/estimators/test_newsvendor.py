@@ -1,4 +1,6 @@
-"""The newsvendor: costs, service level, pipelines with public features, and the choice of a mechanism."""
+"""The newsvendor: costs, service level, pipelines with public features, and the choice of a
+mechanism.
+"""
 
 import math
 import pickle
@@ -94,7 +96,9 @@ def test_curved_demand_through_a_pipeline(kind):
 
 
 def test_pipeline_features_do_not_read_the_data():
-    """Transformers with public settings give one record the same features whatever the others are."""
+    """Transformers with public settings give one record the same features whatever the others
+    are.
+    """
     knots = np.linspace(0, 10, 6)[:, None]
     curve = SplineTransformer(knots=knots, include_bias=False)
     one = np.array([[3.0]])
@@ -110,9 +114,12 @@ def choice(n, d, **budget):
 def test_auto_depends_on_public_facts_only():
     """Same shape and settings, utterly different data: same mechanism, same certificate."""
     rng = np.random.default_rng(6)
-    X, y = rng.uniform(-1, 1, size=(400, 3)), rng.uniform(-1, 1, size=400)
+    X = rng.uniform(-1, 1, size=(400, 3))
+    y = rng.uniform(-1, 1, size=400)
     for budget in ({"epsilon": 0.1}, {"epsilon": 3.0}, {"epsilon": 1.0, "delta": 0.0}, {"mu": 0.5}):
-        model = DPQuantileRegressor(0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **budget)
+        model = DPQuantileRegressor(
+            0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **budget
+        )
         promised = model.certify(400, 3)
         for data in ((X, y), (np.zeros_like(X), np.full(400, 1e9)), (1e6 * X, np.sign(y))):
             assert model.fit(*data).certificate_ == promised
@@ -126,19 +133,27 @@ def test_auto_changes_with_the_budget_and_the_size():
 
 
 def excess(mechanism, n, d, epsilon, spread, repeats):
-    """Mean relative excess risk over a population with normal residuals, from a large fixed sample of rows."""
-    quantile, total = 0.7, 0.0
+    """Mean relative excess risk over a population with normal residuals, from a large fixed
+    sample of rows.
+    """
+    quantile = 0.7
+    total = 0.0
     z = float(ndtri(quantile))
     best = spread * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     rows = np.random.default_rng(7).uniform(-1, 1, size=(2_000, d))
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
-        X, slopes = rng.uniform(-1, 1, size=(n, d)), 0.5 * rng.normal(size=d) / math.sqrt(d)
+        X = rng.uniform(-1, 1, size=(n, d))
+        slopes = 0.5 * rng.normal(size=d) / math.sqrt(d)
         y = X @ slopes + spread * rng.normal(size=n)
         model = DPQuantileRegressor(
-            quantile, epsilon=epsilon, feature_bounds=(-1, 1), target_bounds=(-1, 1),
-            mechanism=mechanism, random_state=seed,
-        ).fit(X, y)  # fmt: skip
+            quantile,
+            epsilon=epsilon,
+            feature_bounds=(-1, 1),
+            target_bounds=(-1, 1),
+            mechanism=mechanism,
+            random_state=seed,
+        ).fit(X, y)
         mean = rows @ (slopes - model.coef_) - model.intercept_
         t = mean / spread
         risk = mean * (quantile - ndtr(-t)) + spread * np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
@@ -158,7 +173,9 @@ def excess(mechanism, n, d, epsilon, spread, repeats):
     ],
 )
 def test_auto_is_about_the_best_of_its_alternatives(n, d, epsilon):
-    """In the mean over residual spreads of 1/50 to 1/5 of half the target's range, as the prediction has it."""
+    """In the mean over residual spreads of 1/50 to 1/5 of half the target's range, as the
+    prediction has it.
+    """
 
     def overall(mechanism):
         spreads = (0.02, 0.06, 0.2)

@@ -1,9 +1,10 @@
-"""All that is released follows from numbers that came out of the gate: coefficients, intercepts and `released_`.
+"""All that is released follows from numbers that came out of the gate: coefficients, intercepts and
+`released_`.
 
-Where value and noise meet, the value is dropped. What a fit then releases, bit by bit, how often it asks for noise and
-of which size, must be the same on two data sets that have nothing but their shape in common. The same fits with the
-value left in differ, so the comparison can fail. DP-SGD draws in floating point, as its certificate says, and is not
-here.
+Where value and noise meet, the value is dropped. What a fit then releases, bit by bit, how often it
+asks for noise and of which size, must be the same on two data sets that have nothing but their
+shape in common. The same fits with the value left in differ, so the comparison can fail. DP-SGD
+draws in floating point, as its certificate says, and is not here.
 """
 
 import numpy as np
@@ -28,7 +29,9 @@ from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy.noise import noise_source
 from dpconvex.selection import DPSelect
 
-ROWS, COLUMNS, OUTPUTS = 64, 3, 2
+ROWS = 64
+COLUMNS = 3
+OUTPUTS = 2
 RNG = np.random.default_rng(0)
 PUBLIC = {"feature_bounds": (-1, 1), "random_state": 0}
 TARGETS = {**PUBLIC, "target_bounds": (-1, 1)}
@@ -44,7 +47,9 @@ FITS = {
     },
     "quantile pure objective": DPQuantileRegressor(0.8, mechanism="objective", **PURE, **TARGETS),
     "quantile pure output": DPQuantileRegressor(mechanism="output", **PURE, **TARGETS),
-    "quantile, unknown number of rows": DPQuantileRegressor(mechanism="gradient", **ADDED, **TARGETS),
+    "quantile, unknown number of rows": DPQuantileRegressor(
+        mechanism="gradient", **ADDED, **TARGETS
+    ),
     "newsvendor": DPNewsvendor(3.0, 1.0, **TARGETS),
     **{
         f"logistic {mechanism}": DPLogisticRegression(mechanism=mechanism, **TWO)
@@ -53,7 +58,9 @@ FITS = {
     "logistic, three classes": DPLogisticRegression(mechanism="objective", coef_bound=0.5, **THREE),
     "support vectors": DPLinearSVC(**TWO),
     **{
-        f"ranking {mechanism}": DPAUCClassifier(mechanism=mechanism, min_positive=10, min_negative=10, **TWO)
+        f"ranking {mechanism}": DPAUCClassifier(
+            mechanism=mechanism, min_positive=10, min_negative=10, **TWO
+        )
         for mechanism in ("moments", "objective", "output", "gradient")
     },
     "ranking, labels public": DPAUCClassifier(mechanism="output", label_private=False, **TWO),
@@ -138,7 +145,8 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
 
     monkeypatch.setattr(ExponentialChoices, "_draw", any_choice)
     monkeypatch.setattr(ExponentialChoices, "quantiles", any_points)
-    results, questions = [], []
+    results = []
+    questions = []
     for data in (first, second):
         model = clone(FITS[name]).fit(*data)
         results.append(everything(model))

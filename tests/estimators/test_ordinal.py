@@ -1,4 +1,6 @@
-"""Proportional odds: the estimate without noise, the order of levels, predictions, files, refusals."""
+"""Proportional odds: the estimate without noise, the order of levels, predictions, files,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def loss(X, y, coef, thresholds):
 
 def not_private(X, y):
     """Return coefficients and thresholds of statsmodels."""
-    model = pytest.importorskip("statsmodels.miscmodels.ordinal_model").OrderedModel(y, X, distr="logit")
+    model = pytest.importorskip("statsmodels.miscmodels.ordinal_model").OrderedModel(
+        y, X, distr="logit"
+    )
     found = model.fit(method="bfgs", disp=False)
     return found.params[: X.shape[1]], model.transform_threshold_params(found.params)[1:-1]
 
@@ -65,12 +69,15 @@ def test_a_small_budget_keeps_most_of_it():
 def test_levels_keep_the_order_that_they_are_given_in(tmp_path):
     X, y = records(3000)
     words = np.array(LEVELS)[y]
-    plain, named = fitted(X, y, epsilon=3.0), fitted(X, words, epsilon=3.0, classes=LEVELS)
+    plain = fitted(X, y, epsilon=3.0)
+    named = fitted(X, words, epsilon=3.0, classes=LEVELS)
     assert named.classes_.tolist() == LEVELS
     assert np.array_equal(named.coef_, plain.coef_)
     back = fitted(X, words, epsilon=100.0, classes=LEVELS[::-1])
     assert np.allclose(-back.coef_, fitted(X, y, epsilon=100.0).coef_, atol=0.05)
-    ignoring = fitted(X, [*words[:-1], "SECRET"], epsilon=3.0, classes=LEVELS, invalid_rows="ignore")
+    ignoring = fitted(
+        X, [*words[:-1], "SECRET"], epsilon=3.0, classes=LEVELS, invalid_rows="ignore"
+    )
     assert np.abs(ignoring.coef_ - named.coef_).max() < 0.3
     with pytest.raises(ValueError, match="levels in their order"):
         fitted(X, words, classes=None)
@@ -112,13 +119,25 @@ def test_noise_alone_leaves_thresholds_in_order():
 
 
 def test_thresholds_that_noise_reverses_end_no_fit():
-    """Levels without a probability had slopes beyond all squares: 17 of 120 small fits failed, their budget spent."""
-    loss, shares = ProportionalOdds(2), np.array([0.45, 0.09, 0.46])
-    frame, rounds = SimpleNamespace(constant=1.0, median_row_norm=1.6), SimpleNamespace(penalty=None)
+    """Levels without a probability had slopes beyond all squares: 17 of 120 small fits failed,
+    their budget spent.
+    """
+    loss = ProportionalOdds(2)
+    shares = np.array([0.45, 0.09, 0.46])
+    frame = SimpleNamespace(constant=1.0, median_row_norm=1.6)
+    rounds = SimpleNamespace(penalty=None)
     fit = SimpleNamespace(
-        law=OutcomeLaw(loss, shares), frame=frame, rounds=rounds, lead=1, leads=2, margins=2, separate=False,
-        moments=np.ones(2), contrasts=np.eye(2), columns=np.ones((1, 2)),
-    )  # fmt: skip
+        law=OutcomeLaw(loss, shares),
+        frame=frame,
+        rounds=rounds,
+        lead=1,
+        leads=2,
+        margins=2,
+        separate=False,
+        moments=np.ones(2),
+        contrasts=np.eye(2),
+        columns=np.ones((1, 2)),
+    )
     reversed_thresholds = np.array([[1.2, 5.2, -4.3], [-1.2, 5.2, -4.3]])
     for weighting in ("clip", "square"):
         model = expected_round(fit, reversed_thresholds, QuerySlopes(loss, weighting), 1.8)
@@ -127,9 +146,10 @@ def test_thresholds_that_noise_reverses_end_no_fit():
 
 def test_two_levels_are_logistic_regression():
     X, y = records(4000)
-    two, other = fitted(X, y > 1, epsilon=100.0, classes=[False, True]), DPLogisticRegression(
+    two = fitted(X, y > 1, epsilon=100.0, classes=[False, True])
+    other = DPLogisticRegression(
         epsilon=100.0, feature_bounds=(-4, 4), classes=[False, True], random_state=0
-    )  # fmt: skip
+    )
     other.fit(X, y > 1)
     assert np.abs(two.coef_ - other.coef_[0]).max() < 0.05
     assert np.array_equal(two.predict(X), two.decision_function(X) > 0)
@@ -145,8 +165,15 @@ def test_sparse_dask_and_people_give_the_same_kind_of_fit():
     assert np.allclose(fitted(csr_array(X), y, epsilon=5.0).coef_, dense, atol=1e-6)
     parts = array.from_array(X, chunks=(200, 3)), array.from_array(y, chunks=200)
     assert np.allclose(fitted(*parts, epsilon=5.0).coef_, dense, atol=1e-6)
-    settings = {"epsilon": 50.0, "feature_bounds": (-4, 4), "classes": [0, 1, 2, 3, 4], "random_state": 0}
-    people = DPOrdinalRegression(**settings).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2), groups=np.arange(1200) // 2)
+    settings = {
+        "epsilon": 50.0,
+        "feature_bounds": (-4, 4),
+        "classes": [0, 1, 2, 3, 4],
+        "random_state": 0,
+    }
+    people = DPOrdinalRegression(**settings).fit(
+        np.repeat(X, 2, axis=0), np.repeat(y, 2), groups=np.arange(1200) // 2
+    )
     assert people.certificate_.bounds.people
     assert np.allclose(people.coef_, dense, atol=0.5)
 

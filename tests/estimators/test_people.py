@@ -1,4 +1,6 @@
-"""Fits with groups, weights and weights of classes: what they mean, what they promise, what they never show."""
+"""Fits with groups, weights and weights of classes: what they mean, what they promise, what they
+never show.
+"""
 
 import contextlib
 import json
@@ -23,7 +25,10 @@ from dpconvex.models import model_file
 from dpconvex.privacy import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
-PUBLIC = {"epsilon": 1e4, "feature_bounds": (-4.0, 4.0)}  # hardly any noise: what a fit means is seen
+PUBLIC = {
+    "epsilon": 1e4,
+    "feature_bounds": (-4.0, 4.0),
+}  # hardly any noise: what a fit means is seen
 
 
 def table(people=400, seed=0):
@@ -42,7 +47,9 @@ def median(**more):
 
 
 def test_equal_votes_are_a_mean_over_people_and_rows_a_mean_over_rows():
-    """Half of the people, with nearly all of the rows, lie 2 higher: so does the median of rows, not that of people."""
+    """Half of the people, with nearly all of the rows, lie 2 higher: so does the median of rows,
+    not that of people.
+    """
     X, y, ids = table()
     of_rows = median().fit(X, y)
     of_people = median().fit(X, y, groups=ids)
@@ -88,9 +95,9 @@ def test_objective_perturbation_pays_for_people():
     row, person = (logistic.certify(5000, 3, groups=groups) for groups in (False, True))
     ratio = person.noise["objective"].scale / row.noise["objective"].scale
     assert 1.0 < ratio < 1.3
-    pure = DPLogisticRegression(mechanism="objective", alpha=0.01, feature_bounds=(-1, 1), delta=0.0).certify(
-        5000, 3, groups=True
-    )
+    pure = DPLogisticRegression(
+        mechanism="objective", alpha=0.01, feature_bounds=(-1, 1), delta=0.0
+    ).certify(5000, 3, groups=True)
     pure.verify()
     assert "trace form" in pure.theorem
 
@@ -106,7 +113,9 @@ def test_identifiers_are_in_nothing_that_is_kept(tmp_path):
     assert again.certificate_.unit == "one person"
 
 
-@pytest.mark.parametrize("groups", [[["a", "b"]], [1, 2, 3], None.__class__, np.zeros(6060, dtype=complex)], ids=str)
+@pytest.mark.parametrize(
+    "groups", [[["a", "b"]], [1, 2, 3], None.__class__, np.zeros(6060, dtype=complex)], ids=str
+)
 def test_errors_name_no_identifier_and_no_number_of_rows(groups):
     X, y, ids = table()
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -168,11 +177,13 @@ def test_people_are_kept_together_in_cross_validation_and_selection():
     label = (y > 1).astype(int)
     with sklearn.config_context(enable_metadata_routing=True):
         model = DPLogisticRegression(classes=[0, 1], **PUBLIC).set_fit_request(groups=True)
-        found = cross_validate(model, X, label, cv=GroupKFold(3), params={"groups": ids}, return_estimator=True)
+        found = cross_validate(
+            model, X, label, cv=GroupKFold(3), params={"groups": ids}, return_estimator=True
+        )
     assert [fit.certificate_.bounds.n_samples for fit in found["estimator"]] == [40] * 3
-    search = DPSelect(DPLogisticRegression(classes=[0, 1], feature_bounds=(-4, 4)), {"row_norm": [1.0, 2.0]}).fit(
-        X, label, groups=ids
-    )
+    search = DPSelect(
+        DPLogisticRegression(classes=[0, 1], feature_bounds=(-4, 4)), {"row_norm": [1.0, 2.0]}
+    ).fit(X, label, groups=ids)
     assert search.certificate_.unit == "one person"
     assert search.certificate_.training_rows + search.certificate_.validation_rows == 60
     search.certificate_.verify()
@@ -183,11 +194,15 @@ def test_people_are_kept_together_in_cross_validation_and_selection():
 @pytest.mark.parametrize("limit", ["1 GB", 0])
 @pytest.mark.parametrize("beside", ["groups", "sample_weight"])
 def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, limit):
-    """Else somebody with half of all rows would have the votes of others, and weights would stand beside other rows."""
-    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    """Else somebody with half of all rows would have the votes of others, and weights would
+    stand beside other rows.
+    """
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
     import pandas as pd
 
-    n, reads = 400, []
+    n = 400
+    reads = []
     own = np.arange(n) // 2 if beside == "groups" else np.linspace(0, 1, n)
     frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "own": own})
 
@@ -209,14 +224,20 @@ def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, lim
 
 
 def test_weights_of_one_partition_are_not_those_of_others(monkeypatch):
-    """Beside a partition of text, numpy would write the truth values of another one as words, which weigh nothing."""
-    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    """Beside a partition of text, numpy would write the truth values of another one as words,
+    which weigh nothing.
+    """
+    dask = pytest.importorskip("dask")
+    da = pytest.importorskip("dask.array")
     from dpconvex.estimators import private_model
 
     blocks = [np.array([True, False, True]), np.array(["0.5", "much", "1"])]
     weights = da.concatenate([da.from_delayed(dask.delayed(b), (3,), object) for b in blocks])
-    found, read = [], private_model.read_row_weights
-    monkeypatch.setattr(private_model, "read_row_weights", lambda *a: found.append(read(*a)) or found[-1])
+    found = []
+    read = private_model.read_row_weights
+    monkeypatch.setattr(
+        private_model, "read_row_weights", lambda *a: found.append(read(*a)) or found[-1]
+    )
     X = da.full((6, 1), 0.5, chunks=(3, 1))
     model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1), invalid_rows="ignore")
     model.fit(X, X[:, 0], sample_weight=weights)
@@ -225,11 +246,14 @@ def test_weights_of_one_partition_are_not_those_of_others(monkeypatch):
 
 @pytest.mark.parametrize("turned", range(4))
 def test_identifiers_come_from_the_reading_that_their_rows_come_from(turned):
-    """Readers that are asked for some columns only are asked for those of a row together, whichever reading differs."""
+    """Readers that are asked for some columns only are asked for those of a row together,
+    whichever reading differs.
+    """
     dd = pytest.importorskip("dask.dataframe")
     import pandas as pd
 
-    n, reads = 200, []
+    n = 200
+    reads = []
     frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "id": np.arange(n) // 2})
 
     def read(part, columns=None):
@@ -252,7 +276,9 @@ def test_dask_and_memory_agree():
     for more in ({"groups": ids}, {"sample_weight": np.linspace(0, 1, len(y))}):
         whole = median(**public).fit(X, y, **more)
         pieces = {name: da.from_array(values, chunks=(chunks,)) for name, values in more.items()}
-        parts = median(**public).fit(da.from_array(X, chunks=(chunks, 2)), da.from_array(y, chunks=(chunks,)), **pieces)
+        parts = median(**public).fit(
+            da.from_array(X, chunks=(chunks, 2)), da.from_array(y, chunks=(chunks,)), **pieces
+        )
         assert np.allclose(parts.coef_, whole.coef_, atol=1e-6)
         assert parts.certificate_.to_json() == whole.certificate_.to_json()
     with pytest.raises(ValueError, match="partitions"):

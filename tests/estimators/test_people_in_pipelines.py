@@ -20,7 +20,11 @@ from dpconvex.preprocessing import DPQuantileBounds, PublicTable
 from dpconvex.privacy import Ledger
 from dpconvex.selection import DPSelect
 
-ROWS = {"features": {"price": [0, 10]}, "categories": {"city": ["berlin", "paris"]}, "target": {"demand": [0, 20]}}
+ROWS = {
+    "features": {"price": [0, 10]},
+    "categories": {"city": ["berlin", "paris"]},
+    "target": {"demand": [0, 20]},
+}
 TABLES = {**ROWS, "person": {"column": "customer"}}
 LARGE = 2**60
 
@@ -54,7 +58,10 @@ def assert_of_people(fitted, expected):
 def test_a_difference_of_scores_is_promised_to_the_people_of_either_model():
     """It was made to one record where the second model's schema alone names people."""
     frame = visits()
-    fits = [make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"]) for schema in (ROWS, TABLES)]
+    fits = [
+        make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"])
+        for schema in (ROWS, TABLES)
+    ]
     found = [
         private_score_difference(*pair, frame, frame["demand"], epsilon=1.0, random_state=0)
         for pair in (fits, fits[::-1])
@@ -65,21 +72,29 @@ def test_a_difference_of_scores_is_promised_to_the_people_of_either_model():
 
 
 def test_schemas_that_name_other_people_are_not_compared():
-    """The promise was made to those of the first model: all rows of a shop moved the sum by the number of customers."""
+    """The promise was made to those of the first model: all rows of a shop moved the sum by the
+    number of customers.
+    """
     frame = visits().assign(shop=0)
     schemas = TABLES, {**ROWS, "person": {"column": "shop"}}
-    fits = [make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"]) for schema in schemas[:1] * 2]
+    fits = [
+        make_pipeline(PublicTable(schema), model()).fit(frame, frame["demand"])
+        for schema in schemas[:1] * 2
+    ]
     fits[1].steps[0] = "publictable", PublicTable(schemas[1])
     with pytest.raises(ValueError, match="same column of people"):
         private_score_difference(*fits, frame, frame["demand"])
     table = PublicTable(TABLES)
-    found = private_score_difference(*fits, frame, frame["demand"], groups=table.fit().groups(frame), random_state=0)
+    found = private_score_difference(
+        *fits, frame, frame["demand"], groups=table.fit().groups(frame), random_state=0
+    )
     assert found.certificate.n_samples == 150
 
 
 def test_a_pipeline_keeps_the_promise_of_the_schema(tmp_path):
     """It was made to one record, whatever [person] said."""
-    frame, table = visits(), PublicTable(TABLES)
+    frame = visits()
+    table = PublicTable(TABLES)
     expected = model().fit(table.transform(frame), frame["demand"], groups=frame["customer"])
     assert expected.certificate_.bounds.n_samples == 150
     frame.to_parquet(tmp_path / "t.parquet")
@@ -147,7 +162,8 @@ def test_a_step_that_would_lose_people_is_refused(step):
 
 
 def test_unions_of_columns_are_refused():
-    frame, table = visits(20), PublicTable(TABLES)
+    frame = visits(20)
+    table = PublicTable(TABLES)
     columns = ["customer", "price", "city"]
     for union in (
         FeatureUnion([("a", table)]),
@@ -163,14 +179,18 @@ def test_unions_of_columns_are_refused():
 def test_a_table_without_the_column_and_estimators_without_people_are_refused():
     frame = visits(20)
     with pytest.raises(ValueError, match="no column 'customer'"):
-        make_pipeline(PublicTable(TABLES), model()).fit(frame.drop(columns="customer"), frame["demand"])
+        make_pipeline(PublicTable(TABLES), model()).fit(
+            frame.drop(columns="customer"), frame["demand"]
+        )
     with pytest.raises(ValueError, match="top of a list is not proven"):
         make_pipeline(PublicTable(TABLES), DPTopRankClassifier()).fit(frame, frame["demand"] > 10)
     with pytest.raises(ValueError, match=r"names no person.*\[person\]"):
         PublicTable(ROWS).groups(frame)
     # What is given is what holds, as with --person on the command line.
     shops = np.arange(len(frame)) // 7
-    given = make_pipeline(PublicTable(TABLES), model()).fit(frame, frame["demand"], dpquantileregressor__groups=shops)
+    given = make_pipeline(PublicTable(TABLES), model()).fit(
+        frame, frame["demand"], dpquantileregressor__groups=shops
+    )
     assert given[-1].certificate_.bounds.n_samples == shops.max() + 1
 
 
@@ -222,4 +242,7 @@ def test_scores_of_tables_are_those_of_their_people(tmp_path):
     rows = make_pipeline(PublicTable(ROWS), model()).fit(frame, frame["demand"])
     assert private_score(rows, frame, frame["demand"], epsilon=1.0).certificate.unit == "one record"
     linear = DPLinearRegression(feature_bounds=(0, 10), target_bounds=(0, 20))
-    assert linear.fit(PublicTable(TABLES).fit_transform(frame), frame["demand"]).certificate_.unit == "one person"
+    assert (
+        linear.fit(PublicTable(TABLES).fit_transform(frame), frame["demand"]).certificate_.unit
+        == "one person"
+    )

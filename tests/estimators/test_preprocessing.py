@@ -1,4 +1,6 @@
-"""Preprocessing: public maps read nothing, paid ones keep their promise, charge it and are worth it."""
+"""Preprocessing: public maps read nothing, paid ones keep their promise, charge it and are worth
+it.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,13 @@ def test_bounds_are_usable_for_any_data(rows):
 
 
 def test_exponential_mechanism_of_quantiles_is_audited():
-    """A replaced record against the claimed epsilon; false alarm at most 1e-6, six times epsilon refuted."""
-    # Between 0 and 1/2 the utility is 0 on the first and -1 on the second data set, and the reverse above.
-    first, second = np.array([0.0, 0.5]), np.array([0.5, 1.0])
+    """A replaced record against the claimed epsilon; false alarm at most 1e-6, six times epsilon
+    refuted.
+    """
+    # Between 0 and 1/2 the utility is 0 on the first and -1 on the second data set, and the reverse
+    # above.
+    first = np.array([0.0, 0.5])
+    second = np.array([0.5, 1.0])
 
     def sampler(values, epsilon):
         def draw(count, rng):
@@ -77,7 +83,10 @@ def test_ledger_is_charged_and_pipelines_add_up(tmp_path):
         DPQuantileBounds((0, 1000), epsilon=0.5, ledger=ledger),
         DPQuantileRegressor(feature_bounds=(-1, 1), target_bounds=(0, 20), ledger=ledger),
     ).fit(X, y)
-    assert [entry.description for entry in ledger.entries()] == ["DPQuantileBounds.fit", "DPQuantileRegressor.fit"]
+    assert [entry.description for entry in ledger.entries()] == [
+        "DPQuantileBounds.fit",
+        "DPQuantileRegressor.fit",
+    ]
     assert pipeline.score(X, y) > 0.3
 
 
@@ -94,7 +103,8 @@ def test_false_certificates_do_not_verify():
     certificate.verify()
     assert certificate.epsilon(1e-6) == 1.0
     size = certificate.noise["epsilon"]
-    less, more = 2 * size, size / 2
+    less = 2 * size
+    more = size / 2
     replace(certificate, noise={"epsilon": more}).verify()
     for change in (
         {"guarantee": GaussianDP(0.01)},
@@ -131,15 +141,20 @@ def test_a_fraction_of_a_column_pays_for_nothing():
 
 
 def test_quantiles_are_points_of_a_public_grid():
-    """The low bits of a point drawn between two values betray them; those of a grid's point are the grid's."""
+    """The low bits of a point drawn between two values betray them; those of a grid's point are
+    the grid's.
+    """
     rng = np.random.default_rng(0)
     for values in (rng.uniform(0, 1, 50), np.full(3, 1 / 3), np.array([0.0, 5e-324, 1.0])):
-        points = ExponentialChoices(1.0, 200, NoiseSource(1)).quantiles(values, [0.3] * 200, 0.0, 1.0)
+        points = ExponentialChoices(1.0, 200, NoiseSource(1)).quantiles(
+            values, [0.3] * 200, 0.0, 1.0
+        )
         assert all((point * 2**40).is_integer() for point in points)
 
 
 def test_transforms_say_nothing_about_values():
-    # Warnings are errors here. Rows beyond the bounds count as rows at the bounds, as they did in the fit.
+    # Warnings are errors here. Rows beyond the bounds count as rows at the bounds, as they did in
+    # the fit.
     rows = np.array([[5e-324], [0.5], [-1e308], [1e308]])
     assert np.isfinite(DPQuantileBounds((0, 1)).fit(rows).transform(rows)).all()
 

@@ -1,4 +1,6 @@
-"""Tables as they come, in Python: PublicTable, bounds by name, models that carry their schema, guard rails."""
+"""Tables as they come, in Python: PublicTable, bounds by name, models that carry their schema,
+guard rails.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,8 @@ def people(rows=60, seed=0):
 
 
 def test_every_container_gives_the_same_rows(tmp_path):
-    frame, table = people(), PublicTable(TABLES)
+    frame = people()
+    table = PublicTable(TABLES)
     expected = table.transform(frame)
     assert isinstance(expected, pd.DataFrame)
     assert list(expected.columns) == list(table.get_feature_names_out()) == NAMES
@@ -104,12 +107,17 @@ def test_every_container_gives_the_same_rows(tmp_path):
 
 
 def test_it_is_a_transformer_that_learns_nothing():
-    frame, table = people(), PublicTable(TABLES)
+    frame = people()
+    table = PublicTable(TABLES)
     first = table.fit(frame).transform(frame)
     for other in (clone(table), pickle.loads(pickle.dumps(table)), PublicTable(TABLES).fit(None)):
         pd.testing.assert_frame_equal(other.transform(frame), first)
     assert table.privacy_ == "public"
-    assert PublicTable("none.toml").get_params() == {"schema": "none.toml", "formula": None, "sparse": False}
+    assert PublicTable("none.toml").get_params() == {
+        "schema": "none.toml",
+        "formula": None,
+        "sparse": False,
+    }
     with pytest.raises(ValueError, match="is not a file"):
         PublicTable("none.toml").fit()
     named = clone(table).set_output(transform="pandas").fit_transform(pl.from_pandas(frame))
@@ -138,8 +146,11 @@ def test_missing_columns_are_named_and_values_are_not():
 
 
 def test_a_pipeline_fits_is_saved_and_reads_tables_when_loaded(tmp_path):
-    frame, table = people(300), PublicTable(TABLES)
-    model = DPLogisticRegression(feature_bounds=table.feature_bounds, row_norm=table.row_norm, classes=table.classes)
+    frame = people(300)
+    table = PublicTable(TABLES)
+    model = DPLogisticRegression(
+        feature_bounds=table.feature_bounds, row_norm=table.row_norm, classes=table.classes
+    )
     pipeline = make_pipeline(table, model).fit(frame, frame["rich"])
     assert list(pipeline[-1].feature_names_in_) == NAMES
     assert "job=clerk" in repr(pipeline[-1].summary())
@@ -152,7 +163,9 @@ def test_a_pipeline_fits_is_saved_and_reads_tables_when_loaded(tmp_path):
     save_model(loaded, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "model.json").read_text()
     # A fit on other columns forgets the schema.
-    loaded.set_params(feature_bounds=(0, 1), row_norm=None).fit(frame[["age"]].fillna(20), frame["rich"])
+    loaded.set_params(feature_bounds=(0, 1), row_norm=None).fit(
+        frame[["age"]].fillna(20), frame["rich"]
+    )
     assert not hasattr(loaded, "schema_")
     with pytest.raises(ModelFileError, match="do not lead to"):
         save_model(model, tmp_path / "x.json", schema=PublicTable({"features": {"age": [0, 1]}}))
@@ -184,13 +197,20 @@ def test_bounds_by_name_on_every_estimator(kind, tmp_path):
     plain = kind(feature_bounds=ordered, **settings).fit(frame[["a", "b", "class"]], y)
     np.testing.assert_array_equal(by_name.coef_, plain.coef_)
     assert by_name.certificate_.to_json() == plain.certificate_.to_json()
-    assert by_name.certificate_.to_json() == kind(feature_bounds=named, **settings).certify(80, 3).to_json()
-    np.testing.assert_array_equal(by_name.predict(pl.from_pandas(frame)), plain.predict(frame[["a", "b", "class"]]))
+    assert (
+        by_name.certificate_.to_json()
+        == kind(feature_bounds=named, **settings).certify(80, 3).to_json()
+    )
+    np.testing.assert_array_equal(
+        by_name.predict(pl.from_pandas(frame)), plain.predict(frame[["a", "b", "class"]])
+    )
     save_model(by_name, tmp_path / "m.json")
     loaded = load_model(tmp_path / "m.json")
     np.testing.assert_array_equal(loaded.predict(frame), by_name.predict(frame))
     content = json.loads((tmp_path / "m.json").read_text())
-    content["parameters"]["feature_bounds"] = dict(reversed(content["parameters"]["feature_bounds"].items()))
+    content["parameters"]["feature_bounds"] = dict(
+        reversed(content["parameters"]["feature_bounds"].items())
+    )
     (tmp_path / "m.json").write_text(json.dumps(content))
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "m.json")
@@ -210,7 +230,9 @@ def test_bounds_by_name_on_every_estimator(kind, tmp_path):
 def test_bounds_that_do_not_fit_say_so(bounds, data, part):
     frame = pd.DataFrame({"a": [0.0, 1.0], "b": [1.0, 0.0]})
     with pytest.raises((TypeError, ValueError), match=part):
-        DPQuantileRegressor(feature_bounds=bounds).fit(frame if data == "frame" else frame.to_numpy(), [0.0, 1.0])
+        DPQuantileRegressor(feature_bounds=bounds).fit(
+            frame if data == "frame" else frame.to_numpy(), [0.0, 1.0]
+        )
 
 
 def test_bounds_by_name_on_dask():
@@ -223,7 +245,8 @@ def test_bounds_by_name_on_dask():
 
 
 def test_warnings_come_from_the_certificate_and_are_listed():
-    X, y = np.zeros((20, 1)), np.zeros(20)
+    X = np.zeros((20, 1))
+    y = np.zeros(20)
     careless = DPQuantileRegressor(delta=0.06, mechanism="output")
     with pytest.warns(PrivacyWarning) as caught:
         careless.fit(X, y)
@@ -231,8 +254,14 @@ def test_warnings_come_from_the_certificate_and_are_listed():
     certificate = careless.certificate_
     assert list(certificate.warnings) == [text for text in texts if "columns can bring" not in text]
     assert len(certificate.warnings) == 2
-    assert certificate.to_json() == DPQuantileRegressor(delta=0.06, mechanism="output").certify(20, 1).to_json()
-    page, summary = (" ".join(unescape(text).split()) for text in (render_report(careless), repr(careless.summary())))
+    assert (
+        certificate.to_json()
+        == DPQuantileRegressor(delta=0.06, mechanism="output").certify(20, 1).to_json()
+    )
+    page, summary = (
+        " ".join(unescape(text).split())
+        for text in (render_report(careless), repr(careless.summary()))
+    )
     for text in certificate.warnings:
         assert text in summary
         assert text in page
@@ -251,7 +280,9 @@ def test_steps_that_are_fitted_on_the_data_are_named():
     declared = OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore")
     constant = SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True)
     public = make_pipeline(
-        ColumnTransformer([("code", declared, ["a"]), ("fill", constant, ["b"]), ("rest", "drop", ["c"])]),
+        ColumnTransformer(
+            [("code", declared, ["a"]), ("fill", constant, ["b"]), ("rest", "drop", ["c"])]
+        ),
         Normalizer(),
         DPQuantileBounds((0, 1)),
         model,
@@ -259,7 +290,11 @@ def test_steps_that_are_fitted_on_the_data_are_named():
     assert check_pipeline(public) == []
     assert check_pipeline(make_pipeline(PublicTable(TABLES), model)) == []
     columns = ColumnTransformer(
-        [("scale", StandardScaler(), ["a"]), ("code", OneHotEncoder(), ["b"]), ("fill", SimpleImputer(), ["c"])]
+        [
+            ("scale", StandardScaler(), ["a"]),
+            ("code", OneHotEncoder(), ["b"]),
+            ("fill", SimpleImputer(), ["c"]),
+        ]
     )
     union = FeatureUnion([("pca", PCA()), ("same", "passthrough")])
     assert leaks(make_pipeline(columns, union, model)) == [
@@ -272,7 +307,9 @@ def test_steps_that_are_fitted_on_the_data_are_named():
 
 
 def uncharged_search_warnings(monkeypatch, run):
-    """Return categories of the warnings; filters belong to all threads, so calls are recorded in their place."""
+    """Return categories of the warnings; filters belong to all threads, so calls are recorded in
+    their place.
+    """
     told = []
 
     def warn(message, category=None, **_):
@@ -288,14 +325,18 @@ def uncharged_search_warnings(monkeypatch, run):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_searches_without_a_ledger_warn_once_and_others_never(monkeypatch, tmp_path, n_jobs):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, 2, 300)
+    X = rng.uniform(-1, 1, (300, 2))
+    y = rng.integers(0, 2, 300)
     model = DPLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1])
-    grid, ledger = {"alpha": [0.1, 1.0]}, Ledger(tmp_path / "l.db", epsilon=50.0, delta=1e-3)
+    grid = {"alpha": [0.1, 1.0]}
+    ledger = Ledger(tmp_path / "l.db", epsilon=50.0, delta=1e-3)
     paid = clone(model).set_params(ledger=ledger)
     with parallel_config(backend="threading"):
         for run in (
             lambda: cross_val_score(model, X, y, cv=3, n_jobs=n_jobs),
-            lambda: GridSearchCV(make_pipeline(Normalizer(), model), {}, cv=2, n_jobs=n_jobs).fit(X, y),
+            lambda: GridSearchCV(make_pipeline(Normalizer(), model), {}, cv=2, n_jobs=n_jobs).fit(
+                X, y
+            ),
         ):
             found = uncharged_search_warnings(monkeypatch, run)
             assert found == [PrivacyWarning]
@@ -303,11 +344,16 @@ def test_searches_without_a_ledger_warn_once_and_others_never(monkeypatch, tmp_p
             lambda: cross_val_score(paid, X, y, cv=3, n_jobs=n_jobs),
             lambda: GridSearchCV(paid, grid, cv=2, n_jobs=n_jobs).fit(X, y),
             lambda: [clone(model).fit(X, y) for _ in range(3)],
-            lambda: cross_val_score(DPSelect(model, grid, mu=0.5, ledger=ledger), X, y, cv=2, n_jobs=n_jobs),
+            lambda: cross_val_score(
+                DPSelect(model, grid, mu=0.5, ledger=ledger), X, y, cv=2, n_jobs=n_jobs
+            ),
         ):
             assert uncharged_search_warnings(monkeypatch, run) == []
     unpaid = DPSelect(model, grid, mu=0.5)
-    assert len(uncharged_search_warnings(monkeypatch, lambda: cross_val_score(unpaid, X, y, cv=2))) == 1
+    assert (
+        len(uncharged_search_warnings(monkeypatch, lambda: cross_val_score(unpaid, X, y, cv=2)))
+        == 1
+    )
 
 
 def test_searches_without_a_ledger_are_named(tmp_path):

@@ -43,7 +43,8 @@ def smoothed_minimiser(X, y, quantile, bandwidth, alpha, columns, target):
     mapped = (np.clip(X, low, high) - shift) * scale
     weights = np.minimum(1.0, row_norm / np.maximum(np.linalg.norm(mapped, axis=1), 1e-300))
     rows = np.column_stack([np.ones(len(X)), mapped])
-    t, h = (y - target_shift) * target_scale, bandwidth * target_scale
+    t = (y - target_shift) * target_scale
+    h = bandwidth * target_scale
 
     def function(theta):
         u = t - rows @ theta
@@ -63,7 +64,12 @@ UNITS = {
     "bounds hold zero": ((1.0, 0.0), ((-4, -4), (4, 4)), (0, 0), (1 / 4, 1 / 4)),
     "one-sided": ((1.0, 4.0), ((0, 0), (8, 8)), (0, 0), (1 / 8, 1 / 8)),
     "bounds without zero": ((1.0, 50.0), ((46, 46), (54, 54)), (50, 50), (1 / 4, 1 / 4)),
-    "per column": ((np.array([1e3, 1e-3]), 0.0), ((-4e3, -4e-3), (2e3, 4e-3)), (0, 0), (1 / 4e3, 250)),
+    "per column": (
+        (np.array([1e3, 1e-3]), 0.0),
+        ((-4e3, -4e-3), (2e3, 4e-3)),
+        (0, 0),
+        (1 / 4e3, 250),
+    ),
     "mixed": ((1.0, np.array([0.0, 20.0])), ((-4, 16), (4, 24)), (0, 20), (1 / 4, 1 / 4)),
     "clipping": ((1.0, 0.0), ((-1, -1), (1, 1)), (0, 0), (1, 1)),
 }
@@ -108,7 +114,8 @@ def test_untuned_defaults_learn(mechanism):
     X, y = make_data(20_000)
     model = DPQuantileRegressor(0.9, **BOUNDED, mechanism=mechanism, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.6
-    # One draw of noise moves the share below output perturbation's line by 0.07, of the others' by far less.
+    # One draw of noise moves the share below output perturbation's line by 0.07, of the others' by
+    # far less.
     spread = 0.2 if mechanism == "output" else 0.05
     assert np.mean(y <= model.predict(X)) == pytest.approx(0.9, abs=spread)
 
@@ -151,7 +158,8 @@ def test_the_certificate_does_not_depend_on_data(mechanism):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_seeds_repeat_the_fit_and_are_confessed(mechanism):
     model = DPQuantileRegressor(**BOUNDED, mechanism=mechanism, random_state=3)
-    first, second = clone(model).fit(X, y), clone(model).fit(X, y)
+    first = clone(model).fit(X, y)
+    second = clone(model).fit(X, y)
     np.testing.assert_array_equal(first.coef_, second.coef_)
     assert first.intercept_ == second.intercept_
     assert first.certificate_.sampler == "seeded: not private"
@@ -166,7 +174,8 @@ def test_seeds_repeat_the_fit_and_are_confessed(mechanism):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_without_a_seed_no_two_fits_agree(mechanism):
     model = DPQuantileRegressor(**BOUNDED, mechanism=mechanism)
-    first, second = clone(model).fit(X, y), clone(model).fit(X, y)
+    first = clone(model).fit(X, y)
+    second = clone(model).fit(X, y)
     assert first.intercept_ != second.intercept_  # coefficients of a constant are 0 in both
     assert first.certificate_.sampler in ("floating-point", "exact")
 
@@ -219,10 +228,12 @@ def test_nothing_private_is_stored(relation, mechanism):
 
 
 def test_fit_leaves_parameters_and_data_alone():
-    low, high = np.array([-4.0, -4.0]), np.array([4.0, 4.0])
+    low = np.array([-4.0, -4.0])
+    high = np.array([4.0, 4.0])
     model = DPQuantileRegressor(feature_bounds=(low, high), target_bounds=[-10, 10])
     before = model.get_params()
-    kept_X, kept_y = X.copy(), y.copy()
+    kept_X = X.copy()
+    kept_y = y.copy()
     model.fit(X, y)
     after = model.get_params()
     assert all(after[name] is before[name] for name in before)
@@ -250,7 +261,8 @@ def test_dataframes(library):
     frame = FRAMES[library](X)
     series = {"pandas": pd.Series, "polars": pl.Series}[library](y)
     model = DPQuantileRegressor(**BOUNDED, random_state=0)
-    fitted, plain = clone(model).fit(frame, series), clone(model).fit(X, y)
+    fitted = clone(model).fit(frame, series)
+    plain = clone(model).fit(X, y)
     np.testing.assert_array_equal(fitted.coef_, plain.coef_)
     assert list(fitted.feature_names_in_) == ["age", "income"]
     np.testing.assert_allclose(fitted.predict(frame), plain.predict(X), rtol=1e-9)
@@ -344,7 +356,13 @@ def test_kernels_and_extreme_quantiles(kernel, quantile):
 
 
 def test_mirrored_data_and_quantile_give_the_mirrored_minimiser():
-    settings = {**BOUNDED, "epsilon": 1e12, "alpha": 1e-2, "bandwidth": 0.3, "mechanism": "objective"}
+    settings = {
+        **BOUNDED,
+        "epsilon": 1e12,
+        "alpha": 1e-2,
+        "bandwidth": 0.3,
+        "mechanism": "objective",
+    }
     upper = DPQuantileRegressor(0.9, **settings).fit(X, y)
     lower = DPQuantileRegressor(0.1, **settings).fit(X, -y)
     np.testing.assert_allclose(upper.coef_, -lower.coef_, rtol=1e-3)
@@ -381,7 +399,9 @@ def test_hard_data(name, mechanism):
 
 def test_huge_targets_are_learnt_in_their_units():
     settings = {"feature_bounds": (-4, 4), "target_bounds": (-1e9, 1e9), "random_state": 0}
-    model = DPQuantileRegressor(0.5, epsilon=100.0, mechanism="objective", **settings).fit(X, 1e8 * y)
+    model = DPQuantileRegressor(0.5, epsilon=100.0, mechanism="objective", **settings).fit(
+        X, 1e8 * y
+    )
     np.testing.assert_allclose(model.coef_, [2e8, -1e8], rtol=0.2)
     assert model.score(X, 1e8 * y) > 0.6
 
@@ -414,7 +434,8 @@ def test_verbose_prints_public_facts_only(capsys):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "term"), [("objective", "objective"), ("output", "release"), ("gradient", "gradients")]
+    ("mechanism", "term"),
+    [("objective", "objective"), ("output", "release"), ("gradient", "gradients")],
 )
 def test_noise_shrinks_with_the_budget(mechanism, term):
     def stds(n, **budget):
@@ -468,7 +489,9 @@ def test_a_nominal_count_far_too_small_is_no_reason_to_fail(mechanism, settings)
 
 
 def test_without_feature_bounds_a_descent_weights_rows():
-    """Rows beyond the influence bound keep their margins: a fit on shortened rows has other coefficients."""
+    """Rows beyond the influence bound keep their margins: a fit on shortened rows has other
+    coefficients.
+    """
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((20_000, 4))
     targets = rows @ np.array([1.0, -1.0, 0.5, 0.0]) + 0.3 * rng.standard_normal(20_000)

@@ -35,7 +35,8 @@ def test_an_envelope_of_the_same_curvature(mechanism, bandwidth, tmp_path):
         assert (loss.value(u, 0.0) <= Pinball(0.7).value(u, 0.0) + 1e-12).all()
     else:
         assert loss == plain.bounds.loss
-    # A wide kernel pushes quantiles away from the median, so that convolution may aim at another level.
+    # A wide kernel pushes quantiles away from the median, so that convolution may aim at another
+    # level.
     same = getattr(plain.bounds.loss, "loss", Pinball(0.7)) == Pinball(0.7)
     for name, term in certificate.noise.items() if same else ():
         assert term.scale == pytest.approx(plain.noise[name].scale, rel=1e-6)

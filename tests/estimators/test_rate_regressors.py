@@ -1,4 +1,6 @@
-"""Rates: fits of counts and costs meet those without privacy where records are many, and say what they cannot do."""
+"""Rates: fits of counts and costs meet those without privacy where records are many, and say
+what they cannot do.
+"""
 
 import math
 import warnings
@@ -10,7 +12,14 @@ from scipy.stats import poisson
 from sklearn.linear_model import TweedieRegressor
 from sklearn.metrics import mean_tweedie_deviance
 
-from dpconvex import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor, PrivacyWarning, load_model, save_model
+from dpconvex import (
+    DPGammaRegressor,
+    DPPoissonRegressor,
+    DPTweedieRegressor,
+    PrivacyWarning,
+    load_model,
+    save_model,
+)
 from dpconvex.audit import audit_estimator, neighbor_pairs
 from dpconvex.privacy.noise import normal_and_laplace
 
@@ -18,7 +27,9 @@ BETA = np.array([0.8, -0.5, 0.3])
 
 
 def table(power, rows, seed=0):
-    """Return rows and responses of at least 0 whose logarithm of the mean is linear, and a public bound."""
+    """Return rows and responses of at least 0 whose logarithm of the mean is linear, and a
+    public bound.
+    """
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (rows, 3))
     mean = np.exp(1 + X @ BETA)
@@ -36,17 +47,26 @@ def model_of(power, **more):
 
 
 def excess(model, power, X, y, train):
-    """Return the deviance of rows that no fit has seen over that of the fit without privacy, less 1."""
-    plain = TweedieRegressor(power=power, link="log", alpha=0, max_iter=1000).fit(X[train], y[train])
+    """Return the deviance of rows that no fit has seen over that of the fit without privacy,
+    less 1.
+    """
+    plain = TweedieRegressor(power=power, link="log", alpha=0, max_iter=1000).fit(
+        X[train], y[train]
+    )
     rest = slice(train.stop, None)
-    of = [mean_tweedie_deviance(y[rest], found.predict(X[rest]), power=power) for found in (model, plain)]
+    of = [
+        mean_tweedie_deviance(y[rest], found.predict(X[rest]), power=power)
+        for found in (model, plain)
+    ]
     return of[0] / of[1] - 1
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("bounded", [True, False])
 def test_as_good_as_without_privacy(power, bounded):
-    """Deviance within 1 % at epsilon 1 and 20,000 rows, and 0.1 % at epsilon 100; coefficients, too."""
+    """Deviance within 1 % at epsilon 1 and 20,000 rows, and 0.1 % at epsilon 100; coefficients,
+    too.
+    """
     X, y, bounds = table(power, 30_000)
     train = slice(0, 20_000)
     for epsilon, worst in ((1.0, 0.01), (100.0, 0.001)):
@@ -77,24 +97,35 @@ def test_responses_beyond_the_bounds_count_as_the_bounds():
     wild = y.copy()
     wild[:3] = [1e300, 21.0, 1e9]
     tame = np.clip(wild, 0, 20)
-    fits = [DPPoissonRegressor(feature_bounds=(-1, 1), target_bounds=(0, 20), random_state=0).fit(X, t)
-            for t in (wild, tame)]  # fmt: skip
+    fits = [
+        DPPoissonRegressor(feature_bounds=(-1, 1), target_bounds=(0, 20), random_state=0).fit(X, t)
+        for t in (wild, tame)
+    ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
 
 
 @pytest.mark.parametrize("mechanism", ["objective", "output"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_perturbed_minimisers(mechanism, delta):
-    """Objective and output perturbation, pure epsilon too; one record far beyond all bounds changes nothing much."""
+    """Objective and output perturbation, pure epsilon too; one record far beyond all bounds
+    changes nothing much.
+    """
     X, y, _ = table(1.0, 4000)
     y[0] = 1e300
     model = DPPoissonRegressor(
-        epsilon=50.0, delta=delta, mechanism=mechanism, feature_bounds=(-1, 1), target_bounds=(0, 20), random_state=0
+        epsilon=50.0,
+        delta=delta,
+        mechanism=mechanism,
+        feature_bounds=(-1, 1),
+        target_bounds=(0, 20),
+        random_state=0,
     ).fit(X, y)
     model.certificate_.verify()
     assert model.certificate_.guarantee.delta(math.inf) == delta
     assert np.corrcoef(model.coef_, BETA)[0, 1] > 0.9
-    assert DPPoissonRegressor(epsilon=1.0, delta=0.0, target_bounds=(0, 20)).certify(5000, 3).mechanism in (
+    assert DPPoissonRegressor(epsilon=1.0, delta=0.0, target_bounds=(0, 20)).certify(
+        5000, 3
+    ).mechanism in (
         "objective",
         "output",
     )
@@ -102,7 +133,9 @@ def test_perturbed_minimisers(mechanism, delta):
 
 def test_predictions_stay_within_the_rate_bounds():
     X, y, bounds = table(1.0, 1000)
-    model = DPPoissonRegressor(feature_bounds=(-1, 1), target_bounds=bounds, rate_bounds=(0.5, 30), random_state=0)
+    model = DPPoissonRegressor(
+        feature_bounds=(-1, 1), target_bounds=bounds, rate_bounds=(0.5, 30), random_state=0
+    )
     found = model.fit(X, y).predict(np.array([[1e6, 0, 0], [-1e6, 0, 0], [1e308, 1e308, 0]]))
     assert found.min() >= 0.5 - 1e-12
     assert found.max() <= 30 + 1e-12
@@ -113,7 +146,9 @@ def test_predictions_stay_within_the_rate_bounds():
 
 def test_orders_of_a_newsvendor_with_poisson_demand():
     X, y, bounds = table(1.0, 5000)
-    model = DPPoissonRegressor(feature_bounds=(-1, 1), target_bounds=bounds, random_state=0).fit(X, y)
+    model = DPPoissonRegressor(feature_bounds=(-1, 1), target_bounds=bounds, random_state=0).fit(
+        X, y
+    )
     orders = model.predict_quantile(X, 0.75)
     np.testing.assert_array_equal(orders, poisson.ppf(0.75, model.predict(X)))
     assert 0.7 < np.mean(y <= orders) < 0.9
@@ -124,13 +159,22 @@ def test_orders_of_a_newsvendor_with_poisson_demand():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (DPTweedieRegressor(power=2.5), "'power' parameter of DPTweedieRegressor must be a number from 1 to 2"),
+        (
+            DPTweedieRegressor(power=2.5),
+            "'power' parameter of DPTweedieRegressor must be a number from 1 to 2",
+        ),
         (DPPoissonRegressor(target_bounds=(-1, 5)), "of at least 0"),
         (DPPoissonRegressor(target_bounds=(0, 5), rate_bounds=(0, 5)), "'rate_bounds' parameter"),
-        (DPPoissonRegressor(mechanism="sgd", target_bounds=(0, 5)), "offers the mechanism 'gradient'"),
+        (
+            DPPoissonRegressor(mechanism="sgd", target_bounds=(0, 5)),
+            "offers the mechanism 'gradient'",
+        ),
         (DPPoissonRegressor(delta=0.0), "Give target_bounds"),
         (DPTweedieRegressor(power=1.3, delta=0.0, target_bounds=(0, 5)), "power of 1, 1.5 or 2"),
-        (DPGammaRegressor(inference=True, target_bounds=(1, 5), epsilon=0.1), "Intervals are not available"),
+        (
+            DPGammaRegressor(inference=True, target_bounds=(1, 5), epsilon=0.1),
+            "Intervals are not available",
+        ),
     ],
 )
 def test_what_cannot_be_offered_is_refused_before_data(model, message):
@@ -152,45 +196,61 @@ def test_model_files_and_sparse_rows(power, tmp_path):
 
 
 def test_weights_are_exposures():
-    """Rates per unit of exposure, weighted by it: the fit of counts whose mean is exposure times rate."""
+    """Rates per unit of exposure, weighted by it: the fit of counts whose mean is exposure times
+    rate.
+    """
     rng = np.random.default_rng(1)
-    X, exposure = rng.uniform(-1, 1, (20_000, 3)), rng.uniform(0.2, 1, 20_000)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    exposure = rng.uniform(0.2, 1, 20_000)
     counts = rng.poisson(exposure * np.exp(1 + X @ BETA))
-    model = DPPoissonRegressor(epsilon=20.0, feature_bounds=(-1, 1), target_bounds=(0, 60), random_state=0)
+    model = DPPoissonRegressor(
+        epsilon=20.0, feature_bounds=(-1, 1), target_bounds=(0, 60), random_state=0
+    )
     model.fit(X, counts / exposure, sample_weight=exposure)
     assert np.abs(model.coef_ - BETA).max() < 0.05
     assert model.intercept_ == pytest.approx(1, abs=0.05)
 
 
 def audited(model, relation, runs=150):
-    """Return the audit of fits on two neighbours, one with the largest response at the end of a row of its own."""
+    """Return the audit of fits on two neighbours, one with the largest response at the end of a
+    row of its own.
+    """
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (16, 1)), rng.poisson(1.0, 16).astype(float)
+    X = rng.uniform(-1, 1, (16, 1))
+    y = rng.poisson(1.0, 16).astype(float)
     pairs = {pair.name: pair for pair in neighbor_pairs(X, y, np.ones(1), (0.0, 1e3), relation)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         return audit_estimator(model, pairs.get("target") or next(iter(pairs.values())), runs)
 
 
-@pytest.mark.parametrize("relation", [pytest.param("replace_one", marks=pytest.mark.slow), "add_or_remove_one"])
+@pytest.mark.parametrize(
+    "relation", [pytest.param("replace_one", marks=pytest.mark.slow), "add_or_remove_one"]
+)
 def test_audits_pass_and_catch_a_fit_without_noise(relation, monkeypatch):
     """False-alarm rate 1e-6; without noise 150 runs are certain to tell the neighbours apart."""
     more = {"nominal_samples": 16} if relation == "add_or_remove_one" else {}
     facts = {"feature_bounds": (-1, 1), "target_bounds": (0, 20), "neighbors": relation, **more}
     model = DPPoissonRegressor(epsilon=1.0, delta=1e-2, **facts)
     assert audited(model, relation).passed
-    monkeypatch.setattr(normal_and_laplace, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
+    monkeypatch.setattr(
+        normal_and_laplace, "rounded_normals", lambda words, ratio, size: np.zeros(size, int)
+    )
     assert not audited(model, relation).passed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
 def test_intervals_cover(power):
-    """60 fits of three coefficients: a true coverage of 0.95 gives fewer than 84 % with probability 1e-6."""
+    """60 fits of three coefficients: a true coverage of 0.95 gives fewer than 84 % with
+    probability 1e-6.
+    """
     hits = []
     for seed in range(60):
         X, y, bounds = table(power, 8000, seed)
-        model = model_of(power, epsilon=4.0, target_bounds=bounds, inference=True, random_state=seed).fit(X, y)
+        model = model_of(
+            power, epsilon=4.0, target_bounds=bounds, inference=True, random_state=seed
+        ).fit(X, y)
         ends = model.confidence_interval()
         hits.append((ends[:, 0] <= BETA) & (ends[:, 1] >= BETA))
     assert np.mean(hits) > 0.84

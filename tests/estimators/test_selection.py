@@ -15,14 +15,19 @@ from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.guarantees import guaranteed_pure_epsilon
-from dpconvex.privacy.preprocessing_selection_certificates import selection_certificate_mu, selection_certificate_shares
+from dpconvex.privacy.preprocessing_selection_certificates import (
+    selection_certificate_mu,
+    selection_certificate_shares,
+)
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
 
 
 def regressor(**settings):
-    return DPQuantileRegressor(0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings)
+    return DPQuantileRegressor(
+        0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings
+    )
 
 
 def sample(rows=4000, seed=0):
@@ -75,7 +80,9 @@ def test_exponential_mechanism_is_covered_by_its_gaussian_budget(mu):
 def test_the_choice_is_sensible_and_the_total_charged_once(strategy, tmp_path):
     X, y = sample()
     ledger = Ledger(tmp_path / "privacy.db", epsilon=3.0, delta=1e-5)
-    search = DPSelect(regressor(), ALPHAS, epsilon=3.0, strategy=strategy, ledger=ledger, random_state=1).fit(X, y)
+    search = DPSelect(
+        regressor(), ALPHAS, epsilon=3.0, strategy=strategy, ledger=ledger, random_state=1
+    ).fit(X, y)
     assert search.best_params_["alpha"] < 10  # 10 and 100 predict next to nothing but the middle
     (entry,) = ledger.entries()
     assert entry.guarantee == search.certificate_.guarantee == ApproxDP(3.0, 1e-6)
@@ -101,16 +108,19 @@ def test_classifiers_and_dataframes():
 
 
 def test_the_noise_of_the_choice_is_audited():
-    """A record of the validation rows: the noisy score of one run is mu-GDP, false alarm at most 1e-6.
+    """A record of the validation rows: the noisy score of one run is mu-GDP, false alarm at most
+    1e-6.
 
-    Half the noise on the score would be refuted: sensitivity 1 is attained by a row that turns from right to wrong.
+    Half the noise on the score would be refuted: sensitivity 1 is attained by a row that turns from
+    right to wrong.
     """
     mu = selection_certificate_mu(3.0, 1e-3, 4.0)
     wins = {True: (10.0, 10.0), False: (10.0, 9.0)}
 
     def sampler(first, less=1.0):
         def draw(count, rng):
-            # Two candidates, exact scores as given; the geometric number of runs, the best noisy one released.
+            # Two candidates, exact scores as given; the geometric number of runs, the best noisy
+            # one released.
             output = np.empty(count)
             for number, runs in enumerate(rng.geometric(1 / 4.0, count)):
                 which = rng.integers(2, size=runs)
@@ -157,7 +167,8 @@ def test_a_seeded_choice_says_so():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (200, 2))
     free, seeded = (
-        DPSelect(regressor(), ALPHAS, mu=1.0, random_state=seed).fit(X, 5 * X.sum(axis=1)) for seed in (None, 0)
+        DPSelect(regressor(), ALPHAS, mu=1.0, random_state=seed).fit(X, 5 * X.sum(axis=1))
+        for seed in (None, 0)
     )
     assert free.certificate_ == free.certify(200, 2)
     assert "seeded" in seeded.certificate_.sampler
@@ -168,7 +179,8 @@ def test_a_seeded_choice_says_so():
 @pytest.mark.parametrize("wrong", ["X", "y", "text", "records"])
 def test_data_that_cannot_be_read_cost_nothing(wrong, tmp_path):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(0, 1, (200, 2)), rng.uniform(0, 10, 200)
+    X = rng.uniform(0, 1, (200, 2))
+    y = rng.uniform(0, 10, 200)
     if wrong == "X":
         X[0, 0] = np.nan
     elif wrong == "y":
@@ -196,7 +208,8 @@ def test_sparse_rows_are_chosen_on_as_dense_ones_are(kind):
         (DPLogisticRegression(feature_bounds=(0, 1)), (X[:, 0] > 0).astype(int), AUCScore(9, 9)),
     ):
         search = DPSelect(model, {"alpha": [0.01, 1.0]}, mu=2.0, scoring=scoring, random_state=0)
-        dense, found = clone(search).fit(X, y), clone(search).fit(kind(X), y)
+        dense = clone(search).fit(X, y)
+        found = clone(search).fit(kind(X), y)
         assert found.best_params_ == dense.best_params_
         np.testing.assert_allclose(found.coef_, dense.coef_, atol=1e-6)
         assert len(found.predict(kind(X))) == 600
@@ -204,11 +217,18 @@ def test_sparse_rows_are_chosen_on_as_dense_ones_are(kind):
 
 def test_votes_of_sparse_rows_are_refused_before_the_charge(tmp_path):
     rng = np.random.default_rng(0)
-    X, y = csr_matrix(rng.uniform(0, 1, (60, 2))), rng.integers(0, 2, 60)
+    X = csr_matrix(rng.uniform(0, 1, (60, 2)))
+    y = rng.integers(0, 2, 60)
     weights = {0: 0.5, 1: 1.0}
-    plain, weighted = (DPLogisticRegression(feature_bounds=(0, 1), class_weight=each) for each in (None, weights))
+    plain, weighted = (
+        DPLogisticRegression(feature_bounds=(0, 1), class_weight=each) for each in (None, weights)
+    )
     for number, (model, grid, groups) in enumerate(
-        ((plain, ALPHAS, np.arange(60) // 2), (plain, {"class_weight": [weights]}, None), (weighted, ALPHAS, None))
+        (
+            (plain, ALPHAS, np.arange(60) // 2),
+            (plain, {"class_weight": [weights]}, None),
+            (weighted, ALPHAS, None),
+        )
     ):
         ledger = Ledger(tmp_path / f"{number}.db", epsilon=10.0, delta=1e-3)
         with pytest.raises(TypeError, match=r"Sparse rows are records of their own.*X.toarray\(\)"):

@@ -1,4 +1,6 @@
-"""Private selection under attack: its relation, its choice, its certificate, and what it lets slip."""
+"""Private selection under attack: its relation, its choice, its certificate, and what it lets
+slip.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from dpconvex.audit import audit
 from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import DPQuantileBounds
-from dpconvex.privacy import ApproxDP, CertificateError, GaussianDP, Ledger, LedgerError, NoiseSource, PureDP
+from dpconvex.privacy import (
+    ApproxDP,
+    CertificateError,
+    GaussianDP,
+    Ledger,
+    LedgerError,
+    NoiseSource,
+    PureDP,
+)
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
 
@@ -23,11 +33,15 @@ ALPHAS = {"alpha": [0.01, 1.0]}
 
 
 def regressor(**settings):
-    return DPQuantileRegressor(0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings)
+    return DPQuantileRegressor(
+        0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings
+    )
 
 
 def ranking(**settings):
-    return DPAUCClassifier("hinge", feature_bounds=(-1, 1), mechanism="output", classes=[0, 1], **settings)
+    return DPAUCClassifier(
+        "hinge", feature_bounds=(-1, 1), mechanism="output", classes=[0, 1], **settings
+    )
 
 
 def sample(rows=200, seed=0):
@@ -42,7 +56,9 @@ def labelled(rows=200, seed=0):
 
 
 def refuted(first, second, std, claim):
-    """Return whether releases of these coefficients (one per split) with this noise refute a claim."""
+    """Return whether releases of these coefficients (one per split) with this noise refute a
+    claim.
+    """
 
     def release(values):
         return lambda count, rng: rng.choice(values, count) + std * rng.standard_normal(count)
@@ -51,14 +67,19 @@ def refuted(first, second, std, claim):
 
 
 def test_a_selection_promises_no_more_than_its_candidates(monkeypatch):
-    """A label that flips is not protected where labels are public, and the certificate must not say that it is.
+    """A label that flips is not protected where labels are public, and the certificate must not say
+    that it is.
 
-    The claim mu = 1 is refuted for neighbours that differ in a label, at confidence 1 - 1e-6 and with mu above 1.4;
-    neighbours that keep it stay within the claim.
+    The claim mu = 1 is refuted for neighbours that differ in a label, at confidence 1 - 1e-6 and
+    with mu above 1.4; neighbours that keep it stay within the claim.
     """
-    # One coefficient, all splits with 1 of 21 rows held out: exact minimisers, the stated noise added by hand.
+    # One coefficient, all splits with 1 of 21 rows held out: exact minimisers, the stated noise
+    # added by hand.
     search = DPSelect(
-        ranking(label_private=False, min_positive=10, min_negative=10), {"alpha": [10.0]}, mu=1.0, validation_share=0.05
+        ranking(label_private=False, min_positive=10, min_negative=10),
+        {"alpha": [10.0]},
+        mu=1.0,
+        validation_share=0.05,
     )
     monkeypatch.setattr(NoiseSource, "add_gaussian", lambda self, value, std: value)
 
@@ -68,8 +89,10 @@ def test_a_selection_promises_no_more_than_its_candidates(monkeypatch):
 
     y = np.repeat([1, 0], [10, 11])
     X = np.where(y == 1, 1.0, -1.0)[:, None]
-    flipped, moved = y.copy(), X.copy()
-    flipped[0], moved[0] = 0, -1.0
+    flipped = y.copy()
+    moved = X.copy()
+    flipped[0] = 0
+    moved[0] = -1.0
     own = ranking(label_private=False, min_positive=10, min_negative=10, alpha=10.0, mu=1.0)
     (term,) = own.certify(20, 1).noise.values()
     exact = minimisers(X, y)
@@ -118,7 +141,9 @@ def test_the_ledger_is_charged_once_before_anything_is_fitted(tmp_path, monkeypa
     assert charged[:2] == [1, 1]
     assert set(charged[2:]) == {2}
     # Somebody who searches among selections pays for each of them.
-    cross_val_score(DPSelect(regressor(), ALPHAS, strategy="exponential", ledger=ledger), X, y, cv=2)
+    cross_val_score(
+        DPSelect(regressor(), ALPHAS, strategy="exponential", ledger=ledger), X, y, cv=2
+    )
     assert len(ledger.entries()) == 4
 
     class Refuses:
@@ -132,7 +157,9 @@ def test_the_ledger_is_charged_once_before_anything_is_fitted(tmp_path, monkeypa
 
 
 def test_a_private_number_of_rows():
-    """Coins of the other rows stay what they are when a row is added, and only nominal numbers are stated."""
+    """Coins of the other rows stay what they are when a row is added, and only nominal numbers
+    are stated.
+    """
     X, y = sample(300)
     model = regressor(neighbors="add_or_remove_one", nominal_samples=400)
     search = DPSelect(model, ALPHAS, mu=1.0, random_state=0)
@@ -143,10 +170,14 @@ def test_a_private_number_of_rows():
     certificate.verify()
     for rows in (299, 300):
         assert search.fit(X[:rows], y[:rows]).certificate_ == certificate
-    shorter, longer = (held_out_for_selection(certificate, 0.25, rows, NoiseSource(3)) for rows in (299, 300))
+    shorter, longer = (
+        held_out_for_selection(certificate, 0.25, rows, NoiseSource(3)) for rows in (299, 300)
+    )
     assert np.array_equal(shorter, longer[:299])
     # 60,000 coins of 1/4 stray from it by more than 0.009 with probability below 1e-6.
-    assert abs(held_out_for_selection(certificate, 0.25, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
+    assert (
+        abs(held_out_for_selection(certificate, 0.25, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
+    )
     # Scores that all move one way need no factor of two in the exponent.
     assert certificate.score.directions("add_or_remove_one") == 1
 
@@ -168,18 +199,24 @@ def choices(scores, epsilon, neighbors="replace_one"):
     def draw(count, rng):
         allowed = ExponentialChoices(epsilon, count, NoiseSource(rng))
         rows = RowScoreBounds()
-        return np.array([allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float)
+        return np.array(
+            [allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float
+        )
 
     return draw
 
 
 def test_the_choice_is_audited_and_half_its_noise_is_caught():
-    """Ten candidates, one against all others: false alarm at most 1e-6; with epsilon doubled the ratio is 1.78."""
-    first, second = [0] + [1] * 9, [1] + [0] * 9
+    """Ten candidates, one against all others: false alarm at most 1e-6; with epsilon doubled the
+    ratio is 1.78.
+    """
+    first = [0] + [1] * 9
+    second = [1] + [0] * 9
     claim = PureDP(1.0)
     assert audit(choices(first, 1.0), choices(second, 1.0), claim, runs=8000, rng=0).passed
     assert not audit(choices(first, 2.0), choices(second, 2.0), claim, runs=8000, rng=0).passed
-    # A record that is added raises all others at most: half the exponent's divisor is enough there, not here.
+    # A record that is added raises all others at most: half the exponent's divisor is enough there,
+    # not here.
     added = ([0] * 10, [1] + [0] * 9)
     samplers = [choices(scores, 1.0, "add_or_remove_one") for scores in added]
     assert audit(*samplers, claim, runs=8000, rng=0).passed
@@ -189,7 +226,8 @@ def test_the_choice_is_audited_and_half_its_noise_is_caught():
 
 def test_the_choice_follows_its_law():
     # 20,000 draws: a frequency strays by 0.02 with probability below 1e-7.
-    allowed, rows = ExponentialChoices(2.0, 20_000, NoiseSource(0)), RowScoreBounds()
+    allowed = ExponentialChoices(2.0, 20_000, NoiseSource(0))
+    rows = RowScoreBounds()
     steps = np.array([0, 1, 3]) * SCORE_GRID
     drawn = [allowed.candidate(steps, rows, "replace_one") for _ in range(20_000)]
     drawn = np.bincount(drawn, minlength=3) / 20_000
@@ -282,7 +320,10 @@ def test_the_area_under_the_curve_as_a_score():
     certificate = search.certify(800, 2)
     assert certificate.score == AUCScoreBounds(60, 60)
     certificate.verify()
-    chosen = [search.set_params(random_state=seed).fit(X, y).best_params_["feature_bounds"] for seed in range(9)]
+    chosen = [
+        search.set_params(random_state=seed).fit(X, y).best_params_["feature_bounds"]
+        for seed in range(9)
+    ]
     assert chosen.count((0, 1)) >= 6
     with pytest.raises(ValueError, match="two classes only"):
         search.certify(800, 2, 3)
@@ -328,7 +369,9 @@ def test_scores_that_cannot_be_bounded_cost_nothing(scoring, kind, complaint, tm
 
 
 def test_nothing_is_said_about_rows_or_runs(capsys):
-    """Extreme rows and a talkative estimator: no warning (they are errors here), no line for each run."""
+    """Extreme rows and a talkative estimator: no warning (they are errors here), no line for
+    each run.
+    """
     X, y = sample()
     X[:20] *= 1e307
     X[20:40] *= -1e307
@@ -338,7 +381,9 @@ def test_nothing_is_said_about_rows_or_runs(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("estimator", [make_pipeline(DPQuantileBounds((0, 1)), regressor()), DPQuantileBounds((0, 1))])
+@pytest.mark.parametrize(
+    "estimator", [make_pipeline(DPQuantileBounds((0, 1)), regressor()), DPQuantileBounds((0, 1))]
+)
 def test_what_states_no_promise_is_refused(estimator):
     with pytest.raises(TypeError, match="states what a fit promises"):
         DPSelect(estimator, ALPHAS).certify(100, 2)

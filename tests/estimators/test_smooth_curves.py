@@ -1,4 +1,6 @@
-"""Curves with a public penalty on second differences: smoother, better, and no further question to the rows."""
+"""Curves with a public penalty on second differences: smoother, better, and no further question
+to the rows.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,27 +26,42 @@ def rows(seed, n=4000):
 
 
 def fitted(smooth, seed):
-    public, (frame, y) = table(smooth), rows(seed)
-    facts = {"feature_bounds": public.feature_bounds, "target_bounds": (-3, 3), "smooth": public.smooth}
-    return public, DPLinearRegression(epsilon=1.0, random_state=seed, **facts).fit(public.fit_transform(frame), y)
+    public = table(smooth)
+    (frame, y) = rows(seed)
+    facts = {
+        "feature_bounds": public.feature_bounds,
+        "target_bounds": (-3, 3),
+        "smooth": public.smooth,
+    }
+    return public, DPLinearRegression(epsilon=1.0, random_state=seed, **facts).fit(
+        public.fit_transform(frame), y
+    )
 
 
 def test_the_penalty_is_that_of_second_differences():
     penalty = second_difference_penalty([(1, 4, 2.0)], lead=1, size=7)
     theta = np.random.default_rng(0).normal(size=7)
     curve = theta[2:6]
-    assert theta @ penalty @ theta == pytest.approx(2.0 * np.sum((curve[:-2] - 2 * curve[1:-1] + curve[2:]) ** 2))
+    assert theta @ penalty @ theta == pytest.approx(
+        2.0 * np.sum((curve[:-2] - 2 * curve[1:-1] + curve[2:]) ** 2)
+    )
     line = np.concatenate([np.zeros(2), np.arange(4.0), np.zeros(1)])
     assert line @ penalty @ line == pytest.approx(0)
 
 
 def test_smooth_curves_are_nearer_to_the_truth_and_cost_the_same():
-    """Means of five fits: the error of the curve falls by a third or more; the certificate's noise is the same."""
+    """Means of five fits: the error of the curve falls by a third or more; the certificate's
+    noise is the same.
+    """
     ages = pd.DataFrame({"x": np.zeros(200), "age": np.linspace(0, 100, 200)})
-    errors, noise, bends = {}, {}, {}
+    errors = {}
+    noise = {}
+    bends = {}
     for smooth in (0.0, 0.01):
         found = [fitted(smooth, seed) for seed in range(5)]
-        errors[smooth] = np.mean([(m.predict(t.transform(ages)) - np.sin(ages["age"] / 15)) ** 2 for t, m in found])
+        errors[smooth] = np.mean(
+            [(m.predict(t.transform(ages)) - np.sin(ages["age"] / 15)) ** 2 for t, m in found]
+        )
         bends[smooth] = np.mean([np.abs(np.diff(m.coef_[1:], 2)).mean() for _, m in found])
         noise[smooth] = found[0][1].certificate_.noise
     assert errors[0.01] < 0.67 * errors[0.0]

@@ -1,4 +1,6 @@
-"""Dask arrays of sparse blocks: the coefficients of the fit in memory, wherever the blocks are kept."""
+"""Dask arrays of sparse blocks: the coefficients of the fit in memory, wherever the blocks are
+kept.
+"""
 
 import itertools
 
@@ -29,7 +31,9 @@ def table():
 def in_blocks(X, kind=sparse.csr_matrix):
     """Return a Dask array of sparse blocks, one of them empty and one of a single row."""
     blocks = [
-        da.from_delayed(dask.delayed(kind)(X[a:b]), shape=(b - a, COLUMNS), dtype=X.dtype, meta=kind(X[:0]))
+        da.from_delayed(
+            dask.delayed(kind)(X[a:b]), shape=(b - a, COLUMNS), dtype=X.dtype, meta=kind(X[:0])
+        )
         for a, b in itertools.pairwise(EDGES)
     ]
     return da.concatenate(blocks)
@@ -90,7 +94,10 @@ def test_blocks_that_change_are_noticed():
     X, y = table()
     other = X.copy()
     other.data[0] += 1e-9
-    marks = {fingerprint(*read_partition_pair((part, y), None)) for part in (X, other, X.astype(np.float32))}
+    marks = {
+        fingerprint(*read_partition_pair((part, y), None))
+        for part in (X, other, X.astype(np.float32))
+    }
     assert len(marks) == 3
     calls = []
 

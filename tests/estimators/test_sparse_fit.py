@@ -1,4 +1,6 @@
-"""Fits of sparse rows are those of the same rows with all their zeros, by every estimator and mechanism."""
+"""Fits of sparse rows are those of the same rows with all their zeros, by every estimator and
+mechanism.
+"""
 
 import json
 
@@ -10,7 +12,15 @@ from scipy import sparse
 from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor
 from dpconvex.mechanisms import NoisySGD
 
-FORMATS = ["csr_matrix", "csc_matrix", "coo_array", "csr_array", "lil_matrix", "dok_array", "bsr_array"]
+FORMATS = [
+    "csr_matrix",
+    "csc_matrix",
+    "coo_array",
+    "csr_array",
+    "lil_matrix",
+    "dok_array",
+    "bsr_array",
+]
 
 
 def sparse_data(name, rows=120, columns=7, seed=3):
@@ -32,11 +42,17 @@ def both(make, X, y, given=sparse.csr_matrix, **settings):
 
 
 def assert_same(dense, by_nonzeros, X):
-    assert json.loads(dense.certificate_.to_json()) == json.loads(by_nonzeros.certificate_.to_json())
+    assert json.loads(dense.certificate_.to_json()) == json.loads(
+        by_nonzeros.certificate_.to_json()
+    )
     scale = max(1.0, float(np.abs(dense.coef_).max()))
     np.testing.assert_allclose(by_nonzeros.coef_, dense.coef_, rtol=1e-9, atol=1e-9 * scale)
-    np.testing.assert_allclose(by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale)
-    np.testing.assert_allclose(by_nonzeros.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale
+    )
+    np.testing.assert_allclose(
+        by_nonzeros.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-8, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -49,8 +65,12 @@ def test_every_fit_is_the_dense_one(name):
 def test_columns_whose_bounds_exclude_zero_are_shifted(name):
     X, y = sparse_data(name)
     X = np.where(X == 0, 0.0, X + 2.0)  # zeros are clipped to the bound
-    low, high = np.full(7, 1.0), np.full(7, 3.0)
-    low[0], high[0], low[1], high[1] = 0.0, 3.0, -4.0, -1.0
+    low = np.full(7, 1.0)
+    high = np.full(7, 3.0)
+    low[0] = 0.0
+    high[0] = 3.0
+    low[1] = -4.0
+    high[1] = -1.0
     assert_same(*both(TABLES[name], X, y, feature_bounds=(low, high)), X)
 
 
@@ -67,7 +87,9 @@ def test_every_format_is_read(form):
     make = TABLES["DPLogisticRegression gradient"]
     dense, by_nonzeros = both(make, X, y, given=getattr(sparse, form))
     assert_same(dense, by_nonzeros, X)
-    np.testing.assert_allclose(by_nonzeros.predict_proba(getattr(sparse, form)(X)), dense.predict_proba(X), rtol=1e-9)
+    np.testing.assert_allclose(
+        by_nonzeros.predict_proba(getattr(sparse, form)(X)), dense.predict_proba(X), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, bool])
@@ -81,7 +103,9 @@ def test_every_type_is_read(dtype):
 @pytest.mark.parametrize("bounds", [(-1, 1), (1, 3)])
 def test_invalid_rows_are_the_fixed_record(name, bounds):
     X, y = sparse_data(name)
-    X[3, 2], X[50, 0], X[51, 1] = np.nan, np.inf, -np.inf
+    X[3, 2] = np.nan
+    X[50, 0] = np.inf
+    X[51, 1] = -np.inf
     dense, by_nonzeros = both(TABLES[name], X, y, invalid_rows="ignore", feature_bounds=bounds)
     assert_same(dense, by_nonzeros, np.nan_to_num(X, posinf=0, neginf=0))
     with pytest.raises(ValueError, match="must be finite"):
@@ -114,8 +138,12 @@ def test_more_columns_than_are_whitened():
     X = sparse.random(200, 2_001, 0.01, format="csr", rng=rng)
     y = (np.asarray(X[:, :50].sum(axis=1)).ravel() > 0.2).astype(int)
     for make in (DPLogisticRegression, DPQuantileRegressor):
-        models = [make(epsilon=2.0, feature_bounds=(0, 1), mechanism="gradient", random_state=1) for _ in range(2)]
-        dense, by_nonzeros = models[0].fit(X.toarray(), y), models[1].fit(X, y)
+        models = [
+            make(epsilon=2.0, feature_bounds=(0, 1), mechanism="gradient", random_state=1)
+            for _ in range(2)
+        ]
+        dense = models[0].fit(X.toarray(), y)
+        by_nonzeros = models[1].fit(X, y)
         assert_same(dense, by_nonzeros, X.toarray())
         assert "moments" not in by_nonzeros.certificate_.noise
         by_nonzeros.certificate_.verify()

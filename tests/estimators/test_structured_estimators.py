@@ -60,7 +60,8 @@ def test_parameters_survive_clone_and_pickle(cls):
     model = cls(operator_norm=2.0, epsilon=3.0, random_state=1)
     copy = clone(model)
     assert copy.get_params() == model.get_params()
-    first, second = model.fit(A, Y), copy.fit(A, Y)
+    first = model.fit(A, Y)
+    second = copy.fit(A, Y)
     np.testing.assert_array_equal(first.coef_, second.coef_)
     read = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(read.predict(A), first.predict(A))
@@ -70,13 +71,18 @@ def test_parameters_survive_clone_and_pickle(cls):
 
 
 def test_model_files(tmp_path):
-    for model in (DPMedian(epsilon=2.0), DPPiecewiseLinear([[1.0, 0, 0], [0, 1.0, 0], [0, 0, -1.0]])):
+    for model in (
+        DPMedian(epsilon=2.0),
+        DPPiecewiseLinear([[1.0, 0, 0], [0, 1.0, 0], [0, 0, -1.0]]),
+    ):
         save_model(model.fit(A, Y), tmp_path / "model.json")
         read = load_model(tmp_path / "model.json")
         np.testing.assert_array_equal(read.predict(A), model.predict(A))
         assert read.certificate_.to_json() == model.certificate_.to_json()
     content = (tmp_path / "model.json").read_text()
-    (tmp_path / "model.json").write_text(content.replace('"operator_norm": 1.0', '"operator_norm": 0.5', 1))
+    (tmp_path / "model.json").write_text(
+        content.replace('"operator_norm": 1.0', '"operator_norm": 0.5', 1)
+    )
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "model.json")
 
@@ -103,7 +109,9 @@ def test_guarantees_and_mechanisms():
 
 def test_records_count_is_private_under_add_or_remove_one():
     settings = {"neighbors": "add_or_remove_one", "nominal_samples": 500}
-    certificates = {DPMedian(**settings).fit(A[:n], Y[:n]).certificate_.to_json() for n in (100, 400)}
+    certificates = {
+        DPMedian(**settings).fit(A[:n], Y[:n]).certificate_.to_json() for n in (100, 400)
+    }
     assert len(certificates) == 1
 
 
@@ -152,8 +160,10 @@ def test_bad_data_are_refused_without_quoting_them():
 @pytest.mark.parametrize("mechanism", ["gradient", "objective"])
 def test_absurd_records_are_fitted(cls, mechanism):
     # A failure that depends on data would be an output too.
-    far, large = Y.copy(), A.copy()
-    far[::2], large[::3] = 1.7e308, 1e300
+    far = Y.copy()
+    large = A.copy()
+    far[::2] = 1.7e308
+    large[::3] = 1e300
     for data in ((A, far), (large, Y), (large, far), (A * 0, Y), (A * 1e-300, -far)):
         assert np.isfinite(cls(mechanism=mechanism).fit(*data).coef_).all()
 
@@ -166,7 +176,8 @@ LOSSES = {
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_accuracy(cls):
-    # Relative excess risk of zero is 1.3. Seeded, so no false alarms; means over these seeds are 0.006 and 0.01.
+    # Relative excess risk of zero is 1.3. Seeded, so no false alarms; means over these seeds are
+    # 0.006 and 0.01.
     fresh_A, fresh_Y = draw(200_000, 99)
     best = LOSSES[cls](fresh_Y - fresh_A @ STAR)
 
@@ -176,7 +187,9 @@ def test_accuracy(cls):
     data = [draw(2000, seed) for seed in range(3)]
     for norm in (1.0, 4.0):
         risks = [
-            relative_excess_risk(cls(operator_norm=norm, epsilon=1.0, delta=1e-5, random_state=k).fit(*sample))
+            relative_excess_risk(
+                cls(operator_norm=norm, epsilon=1.0, delta=1e-5, random_state=k).fit(*sample)
+            )
             for k, sample in enumerate(data)
         ]
         assert np.mean(risks) < 0.02

@@ -1,4 +1,6 @@
-"""Discrete-time proportional hazards: the estimate without noise, forms of the target, predictions, refusals."""
+"""Discrete-time proportional hazards: the estimate without noise, forms of the target,
+predictions, refusals.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ def records(n=4000, d=3, seed=0):
     """Return rows, times and events: exponential times, censored uniformly."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).clip(-4, 4)
-    time, end = rng.exponential(8 * np.exp(-X @ np.linspace(1, -0.5, d))), rng.uniform(1, 20, n)
+    time = rng.exponential(8 * np.exp(-X @ np.linspace(1, -0.5, d)))
+    end = rng.uniform(1, 20, n)
     return X, np.minimum(time, end), time <= end
 
 
 def period_rows(time, event):
-    """Return which records are at risk in which period, and which have their event there; period by period."""
-    risk, seen = [], []
+    """Return which records are at risk in which period, and which have their event there; period
+    by period.
+    """
+    risk = []
+    seen = []
     for low, high in zip((0.0, *HORIZONS), HORIZONS, strict=False):
         risk.append((time > low) & ((time >= high) | event))
         seen.append(risk[-1] & event & (time <= high))
@@ -42,9 +48,16 @@ def not_private(X, risk, seen):
 
     def value(p):
         slopes = risk * expit(X @ p[:d] + p[d:, None]) - seen
-        return loss(X, risk, seen, p[:d], p[d:]), np.concatenate([slopes.sum(axis=0) @ X, slopes.sum(axis=1)]) / len(X)
+        return loss(X, risk, seen, p[:d], p[d:]), np.concatenate(
+            [slopes.sum(axis=0) @ X, slopes.sum(axis=1)]
+        ) / len(X)
 
-    found = minimize(value, np.concatenate([np.zeros(d), np.full(len(HORIZONS), -1.0)]), jac=True, method="L-BFGS-B")
+    found = minimize(
+        value,
+        np.concatenate([np.zeros(d), np.full(len(HORIZONS), -1.0)]),
+        jac=True,
+        method="L-BFGS-B",
+    )
     return found.x[:d], found.x[d:]
 
 
@@ -82,10 +95,13 @@ def test_outcomes_are_those_of_the_periods():
 
 def test_forms_of_the_target_are_one():
     X, time, event = records(500)
-    structured = np.array(list(zip(event, time, strict=True)), dtype=[("event", bool), ("time", float)])
+    structured = np.array(
+        list(zip(event, time, strict=True)), dtype=[("event", bool), ("time", float)]
+    )
     forms = [np.column_stack([time, event]), np.where(event, time, -time), structured]
     fits = [
-        DPDiscreteHazard(HORIZONS, epsilon=5.0, feature_bounds=(-4, 4), random_state=0).fit(X, form) for form in forms
+        DPDiscreteHazard(HORIZONS, epsilon=5.0, feature_bounds=(-4, 4), random_state=0).fit(X, form)
+        for form in forms
     ]
     assert all(np.array_equal(model.coef_, fits[0].coef_) for model in fits)
     frame = pytest.importorskip("pandas").DataFrame(forms[0], columns=["time", "event"])
@@ -94,9 +110,13 @@ def test_forms_of_the_target_are_one():
         DPDiscreteHazard(HORIZONS).fit(X, np.ones((500, 3)))
 
 
-@pytest.mark.parametrize("odd", [["SECRET", True], [1.0], [], [None, True], [1j, False], 10**400, [[1.0], 2.0], "x"])
+@pytest.mark.parametrize(
+    "odd", [["SECRET", True], [1.0], [], [None, True], [1j, False], 10**400, [[1.0], 2.0], "x"]
+)
 def test_how_a_list_is_read_follows_from_each_record_alone(odd):
-    """numpy finds one type and shape for all records: one of them would change, or lose, all others."""
+    """numpy finds one type and shape for all records: one of them would change, or lose, all
+    others.
+    """
     pairs = [[1.5, True], [0.0, False], [2.5, True], (3, 0), -4.0, np.array([5.0, 1.0])]
     before, after = (signed_times(y, "a") for y in (pairs, [odd, *pairs[1:]]))
     assert before.tolist() == [1.5, 0.0, 2.5, -3.0, -4.0, 5.0]
@@ -125,9 +145,13 @@ def test_sparse_and_dask_rows_give_the_same():
 
 
 def test_zeros_of_whole_numbers_keep_whether_an_event_was_seen():
-    """A 0 of integers has no sign: whoever is censored at once would have an event in the first period."""
-    array, frames = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
-    pandas, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    """A 0 of integers has no sign: whoever is censored at once would have an event in the first
+    period.
+    """
+    array = pytest.importorskip("dask.array")
+    frames = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
     y = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
     table = pandas.DataFrame(y, columns=["time", "event"])
     wanted = signed_times(y, "a")
@@ -137,7 +161,9 @@ def test_zeros_of_whole_numbers_keep_whether_an_event_was_seen():
         found = signed_times(form, "a")
         found = np.asarray(found.compute() if hasattr(found, "compute") else found)
         assert found.tobytes() == wanted.tobytes()
-    X = frames.from_pandas(pandas.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), npartitions=3)
+    X = frames.from_pandas(
+        pandas.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), npartitions=3
+    )
     model = DPDiscreteHazard((1.0, 2.0), epsilon=5.0, feature_bounds=(-4, 4), random_state=0)
     again = model.fit(X.compute(), y).coef_
     assert np.allclose(model.fit(X, forms[1]).coef_, again, atol=1e-6)
@@ -146,17 +172,29 @@ def test_zeros_of_whole_numbers_keep_whether_an_event_was_seen():
 @pytest.mark.parametrize("odd", ["SECRET", None, [1.0, 2.0]])
 @pytest.mark.parametrize("column", [0, 1])
 def test_a_record_that_is_none_ends_no_fit_of_partitions(odd, column):
-    """Sizes and comparisons of whole partitions raised on one such record: the others were fitted in memory alone."""
-    array, frames = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
-    pandas, (X, time, event) = pytest.importorskip("pandas"), records(60)
+    """Sizes and comparisons of whole partitions raised on one such record: the others were
+    fitted in memory alone.
+    """
+    array = pytest.importorskip("dask.array")
+    frames = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    (X, time, event) = records(60)
     y = np.column_stack([time, event]).astype(object)
     y[7, column] = odd
-    model = DPDiscreteHazard(HORIZONS, epsilon=5.0, feature_bounds=(-4, 4), random_state=0, invalid_rows="ignore")
+    model = DPDiscreteHazard(
+        HORIZONS, epsilon=5.0, feature_bounds=(-4, 4), random_state=0, invalid_rows="ignore"
+    )
     wanted = model.fit(X, y).coef_
-    rows, names = pandas.DataFrame(X, columns=list("abc")), ["time", "event"]
+    rows = pandas.DataFrame(X, columns=list("abc"))
+    names = ["time", "event"]
     parts = [(array.from_array(X, chunks=(20, 3)), array.from_array(y, chunks=(20, 1)))]
     if not isinstance(odd, list):  # which a dataframe of partitions makes text of
-        parts += [tuple(frames.from_pandas(each, npartitions=3) for each in (rows, pandas.DataFrame(y, columns=names)))]
+        parts += [
+            tuple(
+                frames.from_pandas(each, npartitions=3)
+                for each in (rows, pandas.DataFrame(y, columns=names))
+            )
+        ]
     for part in parts:
         assert np.allclose(model.fit(*part).coef_, wanted, atol=1e-6)
 
@@ -164,7 +202,9 @@ def test_a_record_that_is_none_ends_no_fit_of_partitions(odd, column):
 def test_predictions_and_files(tmp_path):
     X, time, event = records(3000)
     y = np.column_stack([time, event])
-    model = DPDiscreteHazard(HORIZONS, epsilon=3.0, feature_bounds=(-4, 4), random_state=0).fit(X, y)
+    model = DPDiscreteHazard(HORIZONS, epsilon=3.0, feature_bounds=(-4, 4), random_state=0).fit(
+        X, y
+    )
     survival = model.predict_survival(X)
     assert survival.shape == (3000, 5)
     assert (np.diff(survival, axis=1) <= 0).all()
@@ -182,7 +222,8 @@ def test_predictions_and_files(tmp_path):
 def test_concordance_counts_comparable_pairs():
     rng = np.random.default_rng(0)
     times = rng.integers(1, 9, 60).astype(float)
-    signed, risk = times * rng.choice([-1, 1], 60), rng.integers(0, 5, 60).astype(float)
+    signed = times * rng.choice([-1, 1], 60)
+    risk = rng.integers(0, 5, 60).astype(float)
     agree = pairs = 0.0
     for i in range(60):
         for j in range(60):

@@ -69,7 +69,9 @@ def test_more_tilt_serves_the_worst_off():
     X, y, rare = table()
 
     def worst(tilt):
-        model = DPTiltedClassifier(tilt, alpha=1e-3, feature_bounds=(-1, 1), random_state=0, mu=1e12).fit(X, y)
+        model = DPTiltedClassifier(
+            tilt, alpha=1e-3, feature_bounds=(-1, 1), random_state=0, mu=1e12
+        ).fit(X, y)
         losses = Logistic().value(2.0 * y - 1, model.decision_function(X))
         return max(losses[rare].mean(), losses[~rare].mean())
 
@@ -77,14 +79,21 @@ def test_more_tilt_serves_the_worst_off():
 
 
 def test_a_smaller_share_serves_the_worst_off():
-    """Without noise worth mentioning, the mean of the worst losses is least for the share that it is taken over."""
+    """Without noise worth mentioning, the mean of the worst losses is least for the share that
+    it is taken over.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (2000, 2))
     y = np.clip(0.3 * X[:, 0] - 0.6 + 0.3 * rng.exponential(size=2000), -1, 1)
 
     def losses(share):
         model = DPTiltedRegressor(
-            loss=Huber(2.0), share=share, alpha=1e-4, feature_bounds=(-1, 1), random_state=0, mu=1e12
+            loss=Huber(2.0),
+            share=share,
+            alpha=1e-4,
+            feature_bounds=(-1, 1),
+            random_state=0,
+            mu=1e12,
         ).fit(X, y)
         return np.sort(Huber(2.0).value(y, model.predict(X)))[::-1]
 
@@ -95,7 +104,9 @@ def test_a_smaller_share_serves_the_worst_off():
 
 
 def test_the_top_of_a_list_is_what_it_is_said_to_be():
-    """Hard negative records that most pairs say nothing about: without noise worth mentioning the top is pure."""
+    """Hard negative records that most pairs say nothing about: without noise worth mentioning
+    the top is pure.
+    """
     rng = np.random.default_rng(0)
     y = (np.arange(3000) < 600).astype(int)
     X = np.where(y[:, None] == 1, [0.5, 0.3], [-0.5, 0.0]) + 0.1 * rng.normal(size=(3000, 2))
@@ -108,7 +119,9 @@ def test_the_top_of_a_list_is_what_it_is_said_to_be():
 
 
 def test_a_long_top_ends_with_a_solution():
-    """Tolerances know that sums round more, the longer they are; the budget would be spent on an error."""
+    """Tolerances know that sums round more, the longer they are; the budget would be spent on an
+    error.
+    """
     X, y, _ = table(200)
     model = DPTopRankClassifier(10**7, mu=1.0, feature_bounds=(-1, 1)).fit(X, y)
     model.certificate_.verify()
@@ -117,7 +130,8 @@ def test_a_long_top_ends_with_a_solution():
 def test_no_tilt_is_private_logistic_regression():
     X, y, _ = table(1000)
     shared = {"alpha": 0.05, "feature_bounds": (-1, 1), "mu": 0.7, "mechanism": "output"}
-    tilted, plain = DPTiltedClassifier(0.0, **shared), DPLogisticRegression(**shared)
+    tilted = DPTiltedClassifier(0.0, **shared)
+    plain = DPLogisticRegression(**shared)
     stds = [m.certify(1000, 3).noise["release"]["std"] for m in (tilted, plain)]
     assert stds[0] == pytest.approx(stds[1], rel=1e-6)
     loose = [m.set_params(mu=1e9).fit(X, y).coef_ for m in (tilted, plain)]
@@ -127,7 +141,8 @@ def test_no_tilt_is_private_logistic_regression():
 def test_the_summary_says_where_the_tilt_is_too_large():
     X, y, _ = table(300)
     mild, steep = (
-        DPTiltedClassifier(tilt, alpha=0.1, mu=1.0, feature_bounds=(-1, 1)).fit(X, y).summary() for tilt in (0.1, 100.0)
+        DPTiltedClassifier(tilt, alpha=0.1, mu=1.0, feature_bounds=(-1, 1)).fit(X, y).summary()
+        for tilt in (0.1, 100.0)
     )
     assert "no longer falls with n" in repr(steep)
     assert "no longer falls with n" not in repr(mild)
@@ -139,19 +154,25 @@ def test_targets_beyond_their_bounds_are_clipped():
     fits = []
     for far in (1.0, 1e6):
         y[0] = far
-        model = DPTiltedRegressor(2.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **LOOSE)
+        model = DPTiltedRegressor(
+            2.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **LOOSE
+        )
         fits.append(model.fit(X, y).coef_)
     assert (fits[0] == fits[1]).all()
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_robust_models_withstand_an_attack_that_breaks_plain_ones(norm):
-    """A column that tells the classes apart by a hair's breadth, and one that does so roughly but widely."""
+    """A column that tells the classes apart by a hair's breadth, and one that does so roughly
+    but widely.
+    """
     rng = np.random.default_rng(1)
-    n, radius = 4000, 0.2
+    n = 4000
+    radius = 0.2
     y = rng.integers(0, 2, n)
     sign = 2.0 * y - 1
-    narrow, wide = 0.05 * sign + 0.02 * rng.normal(size=n), 0.5 * sign + 0.4 * rng.normal(size=n)
+    narrow = 0.05 * sign + 0.02 * rng.normal(size=n)
+    wide = 0.5 * sign + 0.4 * rng.normal(size=n)
     X = np.clip(np.column_stack([narrow, wide]), -1, 1)
     shared = {"feature_bounds": (-1, 1), "alpha": 1e-4, "random_state": 0, "epsilon": 300.0}
     robust = DPRobustClassifier(radius, norm, **shared).fit(X, y)
@@ -178,7 +199,9 @@ def test_robust_regression_withstands_moved_rows():
 
 
 def test_the_attack_is_what_the_radius_promises():
-    """Accuracy under attack is the share of margins above ``radius ||coef||_dual``: no other move does worse."""
+    """Accuracy under attack is the share of margins above ``radius ||coef||_dual``: no other
+    move does worse.
+    """
     X, y, _ = table(500)
     model = DPRobustClassifier(0.2, "linf", feature_bounds=(-1, 1), **LOOSE).fit(X, y)
     margins = model.decision_function(X) * (2 * y - 1)
@@ -194,7 +217,9 @@ def test_small_coefficients_are_zero_against_linf_only():
     X, y, _ = table(500)
     X = np.hstack([X, np.random.default_rng(3).uniform(-1, 1, (500, 30))])
     fits = {
-        norm: DPRobustClassifier(0.1, norm, mu=0.5, feature_bounds=(-1, 1), random_state=0).fit(X, y)
+        norm: DPRobustClassifier(0.1, norm, mu=0.5, feature_bounds=(-1, 1), random_state=0).fit(
+            X, y
+        )
         for norm in ("l2", "linf")
     }
     assert (fits["l2"].coef_ != 0).all()
@@ -206,13 +231,19 @@ def test_small_coefficients_are_zero_against_linf_only():
 
 def test_several_classes_share_the_budget():
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, 3, 300)
-    for model in (DPTiltedClassifier(0.5, feature_bounds=(-1, 1)), DPRobustClassifier(feature_bounds=(-1, 1))):
+    X = rng.uniform(-1, 1, (300, 2))
+    y = rng.integers(0, 3, 300)
+    for model in (
+        DPTiltedClassifier(0.5, feature_bounds=(-1, 1)),
+        DPRobustClassifier(feature_bounds=(-1, 1)),
+    ):
         fitted = model.fit(X, y)
         assert fitted.coef_.shape == (3, 2)
         assert fitted.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(300))
         assert fitted.certificate_.parameters["problems"] == 3
-        two, three = (model.set_params(alpha=0.1).certify(300, 2, k).noise["release"]["std"] for k in (2, 3))
+        two, three = (
+            model.set_params(alpha=0.1).certify(300, 2, k).noise["release"]["std"] for k in (2, 3)
+        )
         assert three == pytest.approx(np.sqrt(3) * two, rel=0.01)
 
 

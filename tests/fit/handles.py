@@ -1,4 +1,6 @@
-"""Handles on small tables for tests of what asks them: with terms of any noise, and on plain numbers."""
+"""Handles on small tables for tests of what asks them: with terms of any noise, and on plain
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from dpconvex.privacy.certificate import CertifiedNoise
 
 
 def term(std, kind, dimension=1, bound=1.0, uses=1000):
-    return CertifiedNoise("gaussian", std, 1.0, dimension, "sum", uses, query=kind, record_bound=bound)
+    return CertifiedNoise(
+        "gaussian", std, 1.0, dimension, "sum", uses, query=kind, record_bound=bound
+    )
 
 
 def geometry_terms(std, columns, lead=1, above=0):
@@ -33,9 +37,14 @@ def handle(rows, terms, seed=0, loss=None, neighbors="replace_one", noise=None):
     """Return a handle on engine rows with terms that no certificate has to prove."""
     row_map = rows.row_map
     bounds = LinearBounds(
-        max(1, rows.n_records), row_map.n_features, loss or Logistic(), row_map.row_norm,
-        min(row_map.max_norm, 1e100), row_map.fit_intercept, neighbors=neighbors,
-    )  # fmt: skip
+        max(1, rows.n_records),
+        row_map.n_features,
+        loss or Logistic(),
+        row_map.row_norm,
+        min(row_map.max_norm, 1e100),
+        row_map.fit_intercept,
+        neighbors=neighbors,
+    )
     certificate = SimpleNamespace(bounds=bounds, noise=terms)
     return PrivateRows([rows], certificate, noise or NoiseSource(seed))
 
@@ -44,7 +53,8 @@ class CountedNumbers:
     """Answers noisy counts of plain numbers, as a handle does of a statistic."""
 
     def __init__(self, values, std, seed=0, ignored=False):
-        self.values, self.noise = np.asarray(values), NoiseSource(seed)
+        self.values = np.asarray(values)
+        self.noise = NoiseSource(seed)
         self.terms = {"counts": SimpleNamespace(scale=std)}
         self.bounds = SimpleNamespace(ignored_rows=ignored)
 

@@ -1,4 +1,6 @@
-"""Slope and intercept of a margin from a histogram by label: right for flat and steep slopes, cautious in noise."""
+"""Slope and intercept of a margin from a histogram by label: right for flat and steep slopes,
+cautious in noise.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ def histogram(slope, intercept, law="normal"):
 
 def calibrated(counts, std, share, claimed, loss=None, intercept=True, penalty=None):
     penalty = np.zeros((2, 2)) if penalty is None else penalty
-    return calibrate_margin(counts, std, EDGES, share, loss or Logistic(), intercept, penalty, claimed)
+    return calibrate_margin(
+        counts, std, EDGES, share, loss or Logistic(), intercept, penalty, claimed
+    )
 
 
 @pytest.mark.parametrize("law", ["normal", "double exponential"])
@@ -78,14 +82,18 @@ def test_intercepts_give_their_share(share, spread):
 
 @pytest.mark.parametrize("loss", [Logistic(), convolve(Hinge(), LogisticKernel(), 0.25)])
 def test_curvatures_of_normal_margins_are_positive_definite(loss):
-    """And right where nothing is clipped: means over normal margins with the labels that they say."""
+    """And right where nothing is clipped: means over normal margins with the labels that they
+    say.
+    """
     for middle in (-6.0, 0.0, 2.0):
         for spread in (0.0, 1.0, 30.0):
             height, tilt, along = margin_moments(loss, middle, spread, 0.5)
             assert height > 0 < along
             assert tilt**2 < height * along
     z = 0.5 + 0.7 * np.random.default_rng(0).normal(size=400_000)
-    bends = sum(expit(label * z) * loss.curvature(np.full_like(z, label), z) for label in (-1.0, 1.0))
+    bends = sum(
+        expit(label * z) * loss.curvature(np.full_like(z, label), z) for label in (-1.0, 1.0)
+    )
     assert margin_moments(loss, 0.5, 0.7, 10.0)[0] == pytest.approx(bends.mean(), rel=0.02)
 
 
@@ -100,7 +108,8 @@ def test_edges_are_finer_where_margin_and_intercept_cancel():
 
 
 def test_many_flags_tell_labels_at_a_small_budget():
-    """Six records for each of 100 flags; seeded, so that the same three fits are made whenever it runs.
+    """Six records for each of 100 flags; seeded, so that the same three fits are made whenever it
+    runs.
 
     Of 20 fits the loss is 0.89 of a constant's in the mean, with a standard deviation of 0.026.
     """
@@ -118,7 +127,9 @@ def test_many_flags_tell_labels_at_a_small_budget():
 
 LOSSES = {
     DPLogisticRegression: Logistic(),
-    DPLinearSVC: convolve(Hinge(), LogisticKernel(), 0.05),  # what late rounds have is as good as the hinge
+    DPLinearSVC: convolve(
+        Hinge(), LogisticKernel(), 0.05
+    ),  # what late rounds have is as good as the hinge
 }
 
 
@@ -140,7 +151,8 @@ def penalised_minimiser(rows, labels, weights, loss, alpha):
 def test_a_penalty_is_kept(kind, alpha, intercept):
     """Calibration refitted the slope without it: 3.0 times the penalised minimiser at alpha = 0.1.
 
-    Seeded, so that the same fits are made whenever it runs; at epsilon = 100 noise is far below a hundredth.
+    Seeded, so that the same fits are made whenever it runs; at epsilon = 100 noise is far below a
+    hundredth.
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 3))
@@ -148,7 +160,9 @@ def test_a_penalty_is_kept(kind, alpha, intercept):
     rows = np.column_stack([np.ones(len(X)), X]) if intercept else X
     weights = np.full(len(X), 1 / len(X))
     wanted = penalised_minimiser(rows, 2.0 * y - 1, weights, LOSSES[kind], alpha)
-    model = kind(epsilon=100.0, alpha=alpha, feature_bounds=(-1, 1), fit_intercept=intercept, random_state=0).fit(X, y)
+    model = kind(
+        epsilon=100.0, alpha=alpha, feature_bounds=(-1, 1), fit_intercept=intercept, random_state=0
+    ).fit(X, y)
     found = np.concatenate([np.ravel(model.intercept_)[:intercept], np.ravel(model.coef_)])
     assert np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)
 
@@ -196,7 +210,9 @@ def test_it_moves_without_jumps():
 
 def test_noise_costs_less_than_clipping_does():
     rng = np.random.default_rng(0)
-    share, std, n = 0.05, 0.05, 500
+    share = 0.05
+    std = 0.05
+    n = 500
 
     def loss(p):
         return float(np.mean(-share * np.log(p) - (1 - share) * np.log(1 - p)))
@@ -208,7 +224,9 @@ def test_noise_costs_less_than_clipping_does():
 
 @pytest.mark.parametrize(("n", "std"), [(500, 0.07), (6000, 0.006), (20_000, 4e-4)])
 def test_labels_that_are_all_the_same_are_believed(n, std):
-    """Where the share is 0 the loss is hardly more than by clipping, which says 1 / n half of the time."""
+    """Where the share is 0 the loss is hardly more than by clipping, which says 1 / n half of
+    the time.
+    """
     noisy = std * np.random.default_rng(1).standard_normal(500)
     mine = np.array([calibrated_label_share(value, std, n) for value in noisy])
     assert np.log1p(-mine).sum() > 1.2 * np.log1p(-np.clip(noisy, 1 / n, 1)).sum()

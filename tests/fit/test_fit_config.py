@@ -1,4 +1,6 @@
-"""The plan of a fit: shares of the whole budget, few releases, limits that open without jumps. Public facts only."""
+"""The plan of a fit: shares of the whole budget, few releases, limits that open without jumps.
+Public facts only.
+"""
 
 import itertools
 import math
@@ -63,7 +65,9 @@ def test_one_fit_has_at_most_60_releases_in_10_lines(loss, neighbors):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_effort_varies_without_jumps(loss):
-    """Shares and limits move by a few per cent when the number of rows does by five; late rounds begin small."""
+    """Shares and limits move by a few per cent when the number of rows does by five; late rounds
+    begin small.
+    """
     plans = [plan_fit(facts(loss, n), 0.3, SETTINGS) for n in SIZES]
     for plan, larger in itertools.pairwise(plans):
         assert larger.queries.keys() - plan.queries.keys() <= {"curvature", "late gradients"}
@@ -78,14 +82,20 @@ def test_effort_varies_without_jumps(loss):
 @pytest.mark.parametrize("name", ["clip", "late_clip", "width", "radius_multiple"])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_limits_open_with_records(loss, name):
-    """More rows, more budget, or fewer columns never tighten a limit, so that a fit is consistent."""
+    """More rows, more budget, or fewer columns never tighten a limit, so that a fit is
+    consistent.
+    """
     found = [getattr(plan_fit(facts(loss, n), 0.3, SETTINGS).config, name) for n in SIZES]
     assert found == sorted(found)
     assert found[-1] > 2 * found[0] or (name == "width" and type(loss) is not Squared)
     assert found[-1] < 1e3
-    richer = [getattr(plan_fit(facts(loss, 5000), mu, SETTINGS).config, name) for mu in (0.1, 1, 10)]
+    richer = [
+        getattr(plan_fit(facts(loss, 5000), mu, SETTINGS).config, name) for mu in (0.1, 1, 10)
+    ]
     assert richer == sorted(richer)
-    narrower = [getattr(plan_fit(facts(loss, 5000, d), 1.0, SETTINGS).config, name) for d in (50, 9, 1)]
+    narrower = [
+        getattr(plan_fit(facts(loss, 5000, d), 1.0, SETTINGS).config, name) for d in (50, 9, 1)
+    ]
     assert narrower == sorted(narrower)
 
 
@@ -96,7 +106,9 @@ def test_noise_of_gradients_falls_with_budget_and_rows():
             for n, mu in (first, second):
                 bounds = facts(loss, n)
                 plan = plan_fit(bounds, mu, SETTINGS)
-                noise.append(planned_gradient_noise(plan.config, plan.calibrated_noise(bounds, mu), bounds))
+                noise.append(
+                    planned_gradient_noise(plan.config, plan.calibrated_noise(bounds, mu), bounds)
+                )
             assert noise[1] < noise[0]
 
 
@@ -124,7 +136,9 @@ def test_levels_share_and_state_what_they_share():
     one = plan_fit(facts(Pinball(0.5), 5000), 1.0, SETTINGS)
     levels = (0.1, 0.5, 0.9)
     for targets in (1, 3):
-        plan = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets})
+        plan = plan_fit(
+            facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets}
+        )
         assert plan.config.fits == 3
         assert plan.queries["gradients"][1] == 3 * one.queries["gradients"][1]
         assert plan.queries["rough gradients"][1] == targets * one.queries["rough gradients"][1]
@@ -134,21 +148,38 @@ def test_levels_share_and_state_what_they_share():
         stated = plan.config.stated()
         assert stated["levels"] == list(levels)
         assert FitConfig(**stated) == plan.config
-    medians = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2})
+    medians = plan_fit(
+        facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2}
+    )
     assert "mean row" not in medians.queries  # of which none needs it
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"records_per_coefficient": 0.0}, {"records_per_coefficient": math.inf}, {"records_per_coefficient": math.nan},
-        {"clip": -1.0}, {"width": 0.0}, {"late_clip": "1"}, {"geometry_rows": 0}, {"geometry_rows": 2.5},
+        {"records_per_coefficient": 0.0},
+        {"records_per_coefficient": math.inf},
+        {"records_per_coefficient": math.nan},
+        {"clip": -1.0},
+        {"width": 0.0},
+        {"late_clip": "1"},
+        {"geometry_rows": 0},
+        {"geometry_rows": 2.5},
         {"early_rows": True},
-        {"max_octaves": -1}, {"max_octaves": 1.0}, {"ranking": 1}, {"inference": None}, {"raw_target": "yes"},
-        {"levels": (0.0, 0.5)}, {"levels": (0.5, 1.0)}, {"levels": ("a",)}, {"levels": (0.1, 0.9), "targets": 3},
-        {"targets": 2}, {"eigenvalue_floor": math.nan}, {"radius_multiple": 0},
+        {"max_octaves": -1},
+        {"max_octaves": 1.0},
+        {"ranking": 1},
+        {"inference": None},
+        {"raw_target": "yes"},
+        {"levels": (0.0, 0.5)},
+        {"levels": (0.5, 1.0)},
+        {"levels": ("a",)},
+        {"levels": (0.1, 0.9), "targets": 3},
+        {"targets": 2},
+        {"eigenvalue_floor": math.nan},
+        {"radius_multiple": 0},
     ],
-)  # fmt: skip
+)
 def test_choices_are_checked(wrong):
     """What a certificate states is read from files of strangers."""
     with pytest.raises((ValueError, TypeError)):
@@ -165,14 +196,20 @@ def test_kinds_and_levels_of_losses():
     }
     for kind, losses in kinds.items():
         assert {fit_kind_of_loss(loss) for loss in losses} == {kind}
-    levels = [planned_quantile_level(loss) for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())]
+    levels = [
+        planned_quantile_level(loss)
+        for loss in (Pinball(0.9), smooth, Absolute(), Squared(), Hinge())
+    ]
     assert levels == pytest.approx([0.9, 0.9, 0.5, 0.5, 0.5])
     assert 0 < planned_quantile_level(ReLU()) < 1  # one-sided: near the end, and not there
 
 
 def test_columns_are_looked_for_as_far_as_they_may_reach():
     assert plan_fit(facts(Squared(), 10, 7), 1.0, SETTINGS).config.max_octaves == 0
-    assert plan_fit(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0), 1.0, SETTINGS).config.max_octaves == 10
+    assert (
+        plan_fit(LinearBounds(10, 4, Squared(), 1.0, 2 * 1024.0), 1.0, SETTINGS).config.max_octaves
+        == 10
+    )
 
 
 def test_few_records_are_a_constant():
@@ -187,7 +224,8 @@ def test_few_records_are_a_constant():
 
 def test_ignored_rows_leave_shares_of_the_rest_alone():
     plain, ignored = (
-        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).shares for void in (False, True)
+        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).shares
+        for void in (False, True)
     )
     left = 1 - ignored["mass"]
     for name, share in plain.items():

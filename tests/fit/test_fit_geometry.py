@@ -51,14 +51,17 @@ def skewed(n, rng):
 def test_a_flag_that_noise_hides_may_have_values_at_its_bound():
     """50 of 5,000 rows have the flag; noise of 150 hides them, but not that the others are 0.
 
-    Numbers far from their bounds do not shrink the unit of a flag: so far stretched, its rows would count for nothing.
+    Numbers far from their bounds do not shrink the unit of a flag: so far stretched, its rows would
+    count for nothing.
     """
     rng = np.random.default_rng(0)
     for size in (0.2, 0.002):
         X = np.column_stack([rng.normal(0, size, (5000, 3)).clip(-1, 1), rng.random(5000) < 0.01])
         for seed in range(20):
             asked = handle(rows_of(X), geometry_terms(150.0, 4), seed)
-            found = _column_geometry_units(asked.column_octaves("columns", 0, column_octaves(0)), 150.0, 5000, 0)
+            found = _column_geometry_units(
+                asked.column_octaves("columns", 0, column_octaves(0)), 150.0, 5000, 0
+            )
             units = found.units
             assert found.outermost.tolist() == [0, 0, 0, 1]
             assert np.all(np.isinf(found.most_variance[:3]))
@@ -89,7 +92,9 @@ def test_coordinates_whiten(intercept):
 
 
 def test_noise_does_not_pass_for_signal():
-    """With noise far above the data, coordinates stay finite and no direction is blown up against another."""
+    """With noise far above the data, coordinates stay finite and no direction is blown up
+    against another.
+    """
     X = np.random.default_rng(1).uniform(-1, 1, size=(50, 3))
     for std in (200.0, 1e6, 1e12):
         found = found_in(rows_of(X), std)
@@ -133,12 +138,19 @@ def test_columns_alike_share_a_unit():
 
 
 def test_columns_far_off_centre_are_centred_and_flags_keep_their_size():
-    """Blood pressures in a corner of their bounds, a flag that is mostly set, and one that is rare."""
+    """Blood pressures in a corner of their bounds, a flag that is mostly set, and one that is
+    rare.
+    """
     rng = np.random.default_rng(0)
-    X = np.column_stack([
-        rng.normal(0.4, 0.04, 2000), rng.random(2000) < 0.9, rng.normal(0, 0.1, 2000),
-        rng.random(2000) < 0.1, rng.normal(-0.8, 0.01, 2000),
-    ]).astype(float)  # fmt: skip
+    X = np.column_stack(
+        [
+            rng.normal(0.4, 0.04, 2000),
+            rng.random(2000) < 0.9,
+            rng.normal(0, 0.1, 2000),
+            rng.random(2000) < 0.1,
+            rng.normal(-0.8, 0.01, 2000),
+        ]
+    ).astype(float)
     sizes, centres, spreads = units_of(rows_of(X), 1.0)
     # An octave is told, and not where in it: the moments do the rest.
     np.testing.assert_allclose(centres, [0.4, 0.9, 0, 0.1, -0.8], atol=0.25)
@@ -153,7 +165,9 @@ def test_columns_far_off_centre_are_centred_and_flags_keep_their_size():
 
 
 def test_signs_tell_centres_of_columns_apart():
-    """Values on one side of 0 have a centre, the same on both sides have none, and as wide a unit."""
+    """Values on one side of 0 have a centre, the same on both sides have none, and as wide a
+    unit.
+    """
     rng = np.random.default_rng(0)
     sizes = rng.uniform(0.25, 1.0, (4000, 1))
     X = np.hstack([sizes, -sizes, sizes * rng.choice([-1, 1], (4000, 1))])
@@ -165,10 +179,15 @@ def test_signs_tell_centres_of_columns_apart():
 
 def test_raw_columns_find_their_units():
     rng = np.random.default_rng(0)
-    X = np.column_stack([
-        rng.integers(1990, 2024, 2000), np.exp(rng.normal(10.5, 0.8, 2000)), rng.random(2000) < 0.05,
-        1e-7 * rng.random(2000), np.zeros(2000),
-    ]).astype(float)  # fmt: skip
+    X = np.column_stack(
+        [
+            rng.integers(1990, 2024, 2000),
+            np.exp(rng.normal(10.5, 0.8, 2000)),
+            rng.random(2000) < 0.05,
+            1e-7 * rng.random(2000),
+            np.zeros(2000),
+        ]
+    ).astype(float)
     rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_CLIP_LIMIT))
     sizes, centres, _ = units_of(rows, 1.0, 40)
     assert abs(centres[0] - 2007) < 2 * sizes[0] <= 2048
@@ -184,7 +203,9 @@ def test_raw_columns_find_their_units():
 
 
 def test_a_long_column_does_not_share_the_unit_of_flags():
-    """A column of which no octave holds enough to be seen: it was measured in units of the flags, a hundredth of it."""
+    """A column of which no octave holds enough to be seen: it was measured in units of the
+    flags, a hundredth of it.
+    """
     rng = np.random.default_rng(0)
     flags = (rng.random((6000, 7)) < 0.1).astype(float)
     pay = np.where(rng.random(6000) < 0.7, 0.0, rng.lognormal(6, 1.2, 6000))
@@ -218,7 +239,9 @@ def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
     rows = rows_of(rng.uniform(-1, 1, (3000, 4)) * [1.0, 0.1, 0.01, 0.0])
     terms = geometry_terms(1.0, 4)
     del terms["moments"]
-    found = release_row_geometry(handle(rows, terms), FitConfig(records_per_coefficient=100.0), 3000)
+    found = release_row_geometry(
+        handle(rows, terms), FitConfig(records_per_coefficient=100.0), 3000
+    )
     assert found.matrix.shape == (5,)
     spread = (rows.mapped()[0] * found.matrix)[:, 1:].std(axis=0)
     assert spread[:3].max() < 3 * spread[:3].min()
@@ -226,7 +249,9 @@ def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
 
 
 def test_geometry_of_a_part_is_that_of_all():
-    """A public part of the rows: the same coordinates up to chance, and lengths may be taken for longer."""
+    """A public part of the rows: the same coordinates up to chance, and lengths may be taken for
+    longer.
+    """
     X = skewed(20_000, np.random.default_rng(0))
     whole = found_in(rows_of(X), 0.5)
     part = found_in(rows_of(X), 0.5, geometry_rows=4000)
@@ -246,7 +271,9 @@ def test_lengths_are_not_below_exact_ones(stretch, lead):
     matrix[lead:, lead:] = rng.normal(size=(3, 3)) * stretch
     block = rng.uniform(-1, 1, size=(200, 3 + lead))
     block[:, :lead] = 1.0
-    for length, u in zip(frame_of(matrix, lead).norms(block), (block @ matrix.T)[:, lead:], strict=True):
+    for length, u in zip(
+        frame_of(matrix, lead).norms(block), (block @ matrix.T)[:, lead:], strict=True
+    ):
         square = 1 + sum(Fraction(float(v)) ** 2 for v in u)
         assert Fraction(float(length)) ** 2 >= square
 
@@ -261,12 +288,16 @@ def test_moment_sums_are_of_shortened_rows():
 
 def test_packed_matrices_keep_their_norm():
     matrix = np.array([[1.0, 2, 3], [2, -1, 0.5], [3, 0.5, 4]])
-    assert np.linalg.norm(pack_query_matrix(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
+    assert np.linalg.norm(pack_query_matrix(matrix)) == pytest.approx(
+        np.linalg.norm(matrix), rel=1e-14
+    )
     assert np.allclose(unpack_query_matrix(pack_query_matrix(matrix), 3), matrix, rtol=1e-15)
 
 
 def test_new_weights_replace_old_ones():
-    """Also where rows were mapped and kept before: stale weights would leave influence unbounded."""
+    """Also where rows were mapped and kept before: stale weights would leave influence
+    unbounded.
+    """
     rows = rows_of(np.full((10, 2), 0.5))
     assert rows.sum(lambda block, y, w: (w.sum(),))[0] == 10
     other = rows.reweighted(lambda block, w: np.full(len(w), 0.25))
@@ -303,8 +334,9 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
 def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kind, size):
     """Counts of lengths below an edge move by one row, even where many alike stand on it.
 
-    Libraries for matrices compute the last one of an odd number of rows in another way. Centred raw columns are placed
-    by numbers that noise hardly ever changes, and the first edge is public: rows can be put on it.
+    Libraries for matrices compute the last one of an odd number of rows in another way. Centred raw
+    columns are placed by numbers that noise hardly ever changes, and the first edge is public: rows
+    can be put on it.
     """
     rng = np.random.default_rng(size)
     matrix = np.diag(1 + rng.random(size))
@@ -314,11 +346,14 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
     frame = frame_of(matrix)
     if kind == "upper bound":
         outside = rng.normal(size=(size // 2, size - 1))
-        bound = RowNormBound(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
+        bound = RowNormBound(
+            1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2)
+        )
         frame = replace(frame, norm_slack=1.0)
         vars(frame)["norm_upper_bound"] = bound
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]
-    placed, lengths = frame.transform(block).copy(), frame.norms(block)
+    placed = frame.transform(block).copy()
+    lengths = frame.norms(block)
     for first in range(9):
         for last in (*range(first + 1, first + 20), 79, 80):
             fewer = block[first:last].copy()

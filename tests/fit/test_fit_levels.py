@@ -1,4 +1,6 @@
-"""Several quantiles in one run: shared geometry, a smooth curve in the level, each as good as alone."""
+"""Several quantiles in one run: shared geometry, a smooth curve in the level, each as good as
+alone.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,8 @@ def test_noise_is_taken_out_and_curves_are_kept():
     rng = np.random.default_rng(0)
     line = np.outer(norm.ppf(LEVELS), [1.0, 0.3, 0.0])
     curve = line + np.outer(norm.ppf(LEVELS) ** 2, [3.0, 0.0, 0.0])
-    before, after = [], []
+    before = []
+    after = []
     for _ in range(200):
         noise = rng.normal(0, 0.3, line.shape)
         found = smooth_quantile_levels(line + noise, LEVELS, np.full(5, 3 * 0.09), np.ones(3))
@@ -44,16 +47,17 @@ def test_one_or_two_levels_are_left_alone(levels):
 
 
 def test_levels_are_found_together():
-    """Residuals whose spread grows with a column: every level has its own slope, and its own share of rows below.
+    """Residuals whose spread grows with a column: every level has its own slope, and its own share
+    of rows below.
 
     Seeded: one fit. Shares below err by 0.01 and less; the limit is three times that.
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (20_000, 2))
     y = X @ [2.0, -1.0] + (0.5 + X[:, 0]) * rng.normal(size=20_000)
-    model = DPQuantileRegressor(LEVELS, epsilon=2.0, feature_bounds=(0, 1), target_bounds=(-6, 8), random_state=0).fit(
-        X, y
-    )
+    model = DPQuantileRegressor(
+        LEVELS, epsilon=2.0, feature_bounds=(0, 1), target_bounds=(-6, 8), random_state=0
+    ).fit(X, y)
     below = (y[:, None] < model.predict(X)).mean(axis=0)
     assert below == pytest.approx(LEVELS, abs=0.03)
     assert model.coef_[:, 0] == pytest.approx(2 + norm.ppf(LEVELS), abs=0.5)

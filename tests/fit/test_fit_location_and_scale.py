@@ -1,4 +1,6 @@
-"""A private quantile and scale from noisy counts: near the truth, never outside of what is possible."""
+"""A private quantile and scale from noisy counts: near the truth, never outside of what is
+possible.
+"""
 
 import math
 
@@ -10,7 +12,12 @@ from scipy import stats
 from dpconvex import DPQuantileRegressor
 from dpconvex.core.queries import QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.fit.location_and_scale import LocationPrior, LocationTails, locate_quantile, locate_target_bracket
+from dpconvex.fit.location_and_scale import (
+    LocationPrior,
+    LocationTails,
+    locate_quantile,
+    locate_target_bracket,
+)
 
 TARGET = QueryStatistic("target")
 
@@ -42,10 +49,13 @@ def test_it_finds_quantile_and_density(law, level):
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_noise_costs_little(level):
-    """Counts with a noise of a tenth of the records each: the share below what is found is right on the whole."""
+    """Counts with a noise of a tenth of the records each: the share below what is found is right
+    on the whole.
+    """
     values = LAWS["normal"].ppf((np.arange(1000) + 0.5) / 1000)
     found = [LAWS["normal"].cdf(search(values, level, 100.0, seed)[0]) for seed in range(20)]
-    # Shares within 0.1 of the level at least 16 times in 20: more than 19 out of 20 are in longer trials.
+    # Shares within 0.1 of the level at least 16 times in 20: more than 19 out of 20 are in longer
+    # trials.
     assert np.sum(np.abs(np.array(found) - level) < 0.1) >= 16
 
 
@@ -68,7 +78,9 @@ def test_one_value_is_found():
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     """Three in four are 0, so that their middle half has no width; the others are hundreds away."""
-    values = sign * np.concatenate([np.zeros(3000), stats.expon(0, 500).ppf((np.arange(1000) + 0.5) / 1000)])
+    values = sign * np.concatenate(
+        [np.zeros(3000), stats.expon(0, 500).ppf((np.arange(1000) + 0.5) / 1000)]
+    )
     far = {"above" if sign > 0 else "below": 1e5}
     prior = LocationPrior(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
     wanted = level if sign > 0 else 1 - level
@@ -81,7 +93,9 @@ def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
 @pytest.mark.parametrize("wrong", [0.8, 1.25])
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
 def test_a_wrong_number_of_records_moves_no_centred_search(level, wrong):
-    """Ignored rows leave a number that is known with noise only: a plain search for 0.9 finds 0.72, or the end."""
+    """Ignored rows leave a number that is known with noise only: a plain search for 0.9 finds
+    0.72, or the end.
+    """
     law = LAWS["normal"]
     values = law.ppf((np.arange(4000) + 0.5) / 4000)
     prior = LocationPrior(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
@@ -105,12 +119,16 @@ def test_targets_lie_in_their_bracket(low, high):
     assert found is not None
     assert np.mean((y >= found[0]) & (y <= found[1])) > 0.97
     # Without public bounds a bin has 2.6 octaves.
-    assert found[1] - found[0] < (6.0 if not bounded else 2.1) * max(abs(low), abs(high), high - low)
+    assert found[1] - found[0] < (6.0 if not bounded else 2.1) * max(
+        abs(low), abs(high), high - low
+    )
 
 
 def test_what_noise_hides_has_no_bracket():
     rows = MemoryRows(np.zeros((20, 1)), np.ones(20), RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
-    for seed in range(20):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
+    for seed in range(
+        20
+    ):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
         asked = handle(rows, {"octaves": term(500.0, "histogram", 64)}, seed)
         assert locate_target_bracket(asked, "octaves", 20) is None
 
@@ -125,7 +143,8 @@ def tails_of(values, std=1e-3):
 
 def test_tails_that_are_alike_open_no_limit():
     rng = np.random.default_rng(0)
-    alike, skewed = rng.standard_t(2, 20_000), rng.lognormal(0, 1.5, 20_000)
+    alike = rng.standard_t(2, 20_000)
+    skewed = rng.lognormal(0, 1.5, 20_000)
     assert tails_of(alike).best(2.0, 0.01) == 2.0
     assert tails_of(skewed - np.median(skewed)).best(2.0, 0.01) > 8.0
     assert tails_of(skewed).best(2.0, 10.0) == 2.0  # noise would be larger than what is hidden
@@ -133,10 +152,13 @@ def test_tails_that_are_alike_open_no_limit():
 
 def test_paired_octaves_open_limits_for_tails_on_one_side_alone():
     rng = np.random.default_rng(0)
-    alike, skewed = rng.standard_t(2, 20_000), rng.lognormal(0, 1, 20_000) - 1.65
+    alike = rng.standard_t(2, 20_000)
+    skewed = rng.lognormal(0, 1, 20_000) - 1.65
     assert tails_of(alike).best(2.0, 0.01, paired=True) == 2.0
     assert tails_of(skewed).best(2.0, 1e-3, paired=True) >= 8.0
-    assert tails_of(skewed, std=4000.0).best(2.0, 1e-3, paired=True) == 2.0  # noise hides all octaves
+    assert (
+        tails_of(skewed, std=4000.0).best(2.0, 1e-3, paired=True) == 2.0
+    )  # noise hides all octaves
 
 
 def test_limits_grow_as_noise_falls():
@@ -162,7 +184,8 @@ def test_the_line_around_an_origin_is_the_bracket(origin):
     assert (np.diff(places) > 0).all()
     assert prior.at(np.zeros(1))[0] == origin
     mass = np.exp(prior.prior(line, np.zeros(1)))[:, 0]
-    # Of the part that is spread by factors, an octave far from the origin holds as much as the next one.
+    # Of the part that is spread by factors, an octave far from the origin holds as much as the next
+    # one.
     far = np.abs(places - origin) < 0.1
     assert mass[far].max() < 2.1 * mass[far].min()
 
@@ -170,16 +193,25 @@ def test_the_line_around_an_origin_is_the_bracket(origin):
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize(("low", "high"), [(0, 3000), (-3000, 3000), (0, 30_000)])
 def test_bounds_around_0_may_be_far_too_wide(low, high, level):
-    """Targets near 1, 1,000 rows, epsilon 0.1: a quantile within twice the loss of the best constant.
+    """Targets near 1, 1,000 rows, epsilon 0.1: a quantile within twice the loss of the best
+    constant.
 
-    Where the place was even over the bounds, the 0.9 quantile had up to 139 times that loss. Seeds are fixed.
+    Where the place was even over the bounds, the 0.9 quantile had up to 139 times that loss. Seeds
+    are fixed.
     """
     for seed in range(5):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1, 1, (1000, 4))
         y = np.exp(X @ [1, 0.5, -0.5, 0] + 0.5 * rng.normal(size=1000))
-        facts = {"epsilon": 0.1, "feature_bounds": (-1, 1), "target_bounds": (low, high), "random_state": seed}
+        facts = {
+            "epsilon": 0.1,
+            "feature_bounds": (-1, 1),
+            "target_bounds": (low, high),
+            "random_state": seed,
+        }
         residual = y - DPQuantileRegressor(level, **facts).fit(X, y).predict(X)
         constant = y - np.quantile(y, level)
-        private, best = (np.maximum(level * each, (level - 1) * each).mean() for each in (residual, constant))
+        private, best = (
+            np.maximum(level * each, (level - 1) * each).mean() for each in (residual, constant)
+        )
         assert private < 2 * best

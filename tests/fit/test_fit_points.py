@@ -1,7 +1,8 @@
 """What is believed of noisy gradients, of noisy covariances, and fits that never explode.
 
-Seeds are fixed. False-alarm rates, with other seeds: each limit is at least six standard deviations of what it limits
-away from its mean, as measured over 60 fits or a thousand draws, so 1e-6 or less where tails are normal.
+Seeds are fixed. False-alarm rates, with other seeds: each limit is at least six standard deviations
+of what it limits away from its mean, as measured over 60 fits or a thousand draws, so 1e-6 or less
+where tails are normal.
 """
 
 import numpy as np
@@ -10,18 +11,32 @@ import pytest
 from dpconvex import DPLinearRegression
 from dpconvex.fit.constants import SCALE_OCTAVES
 from dpconvex.fit.covariance_and_curvature import denoise_covariance
-from dpconvex.fit.posterior import NewtonPosterior, deviation_prior, posterior, scale_variances, signal_prior
+from dpconvex.fit.posterior import (
+    NewtonPosterior,
+    deviation_prior,
+    posterior,
+    scale_variances,
+    signal_prior,
+)
 
 SIZE = 21
 
 
 def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=None):
     """Return the estimate of points whose curvature is ``ratio`` times what is expected."""
-    rng, point = np.random.default_rng(seed), np.zeros(SIZE)
+    rng = np.random.default_rng(seed)
+    point = np.zeros(SIZE)
     points = NewtonPosterior(
-        np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
-        scale_variances(scale), signal_prior(SIZE - 1), earlier=None if remembered is None else (*remembered, point),
-    )  # fmt: skip
+        np.zeros(SIZE),
+        np.ones(SIZE),
+        np.full(SIZE, doubt),
+        1,
+        1.0,
+        0.1,
+        scale_variances(scale),
+        signal_prior(SIZE - 1),
+        earlier=None if remembered is None else (*remembered, point),
+    )
     for _ in range(rounds):
         gradient = ratio * (point - truth) + rng.normal(0, noise, SIZE)
         points.add(point, gradient, noise)
@@ -32,7 +47,9 @@ def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=N
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 2.5])
 def test_a_wrong_curvature_is_overcome(ratio):
-    """Plain steps with a curvature 2.5 times too small end 1.5^6 = 11 times further away than they began."""
+    """Plain steps with a curvature 2.5 times too small end 1.5^6 = 11 times further away than
+    they began.
+    """
     truth = np.random.default_rng(1).normal(0, 0.3, SIZE)
     point = found_by(truth, ratio, 0.01, 0.7, 6).mean
     assert np.linalg.norm(point - truth) < 0.2 * np.linalg.norm(truth)
@@ -54,7 +71,8 @@ def test_noise_alone_goes_nowhere():
 def test_shrinkage_is_by_the_noise_of_each_number():
     found = np.array([[3.0, -3.0, 3.0, -3.0]])
     noise = np.array([[0.01, 0.01, 100.0, 100.0]])
-    laws, prior = np.array([0.0, 1.0, 4.0, 16.0]), np.full(4, 0.25)
+    laws = np.array([0.0, 1.0, 4.0, 16.0])
+    prior = np.full(4, 0.25)
     mean, variance, plain, unsure = posterior(found, noise, np.zeros((1, 4)), laws, prior)
     assert mean[:2] == pytest.approx(found[0, :2], rel=0.01)
     assert np.all(np.abs(mean[2:]) < 1.0)
@@ -65,19 +83,26 @@ def test_shrinkage_is_by_the_noise_of_each_number():
 
 
 def test_the_likelier_way_is_believed():
-    found, logs = np.array([[1.0], [5.0]]), np.array([[0.0], [9.0]])
-    laws, prior = np.array([0.0, 9.0]), np.array([0.5, 0.5])
+    found = np.array([[1.0], [5.0]])
+    logs = np.array([[0.0], [9.0]])
+    laws = np.array([0.0, 9.0])
+    prior = np.array([0.5, 0.5])
     mean, _, plain, _ = posterior(found, np.full((2, 1), 1e-4), logs, laws, prior)
     assert mean[0] == pytest.approx(5.0, abs=0.1)
     assert plain[0] == pytest.approx(5.0, abs=0.1)
 
 
 def test_one_law_is_ridge():
-    """A single law of variance v keeps ``v / (v + noise)`` of a number, or with a known variance more of it."""
-    found, noise = np.array([[2.0, -1.0]]), np.array([[0.5, 3.0]])
+    """A single law of variance v keeps ``v / (v + noise)`` of a number, or with a known variance
+    more of it.
+    """
+    found = np.array([[2.0, -1.0]])
+    noise = np.array([[0.5, 3.0]])
     for known in (0.0, 1.5):
         kept = (1.0 + known) / (1.0 + known + noise[0])
-        mean, variance, _, _ = posterior(found, noise, np.zeros((1, 2)), np.ones(1), np.ones(1), known)
+        mean, variance, _, _ = posterior(
+            found, noise, np.zeros((1, 2)), np.ones(1), np.ones(1), known
+        )
         assert mean == pytest.approx(kept * found[0])
         assert variance == pytest.approx(kept * noise[0])
 
@@ -91,12 +116,16 @@ def test_priors_are_laws(columns, hopeless):
         assert (prior >= 0).all()
     assert signal_prior(columns, 1.0)[0] == 1.0
     # Together columns explain about half of the variance, however many they are.
-    each = float(signal_prior(columns)[1:] @ scale_variances(1.0)[1:] / signal_prior(columns)[1:].sum())
+    each = float(
+        signal_prior(columns)[1:] @ scale_variances(1.0)[1:] / signal_prior(columns)[1:].sum()
+    )
     assert 0.2 < columns * each < 5 or columns == 500
 
 
 def test_what_was_found_before_counts_by_its_noise():
-    """Earlier rounds that know the truth make up for gradients that drown; the intercept may be unknown."""
+    """Earlier rounds that know the truth make up for gradients that drown; the intercept may be
+    unknown.
+    """
     truth = np.r_[0.0, np.random.default_rng(1).normal(0, 0.5, SIZE - 1)]
     noise = np.full(SIZE, 1e-4)
     for unknown in (1e-4, 1e300):  # as the intercept of a quantile is of its median's
@@ -116,10 +145,16 @@ def test_units_do_not_matter(size):
     def kept(unit):
         rng = np.random.default_rng(0)
         points = NewtonPosterior(
-            np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
-            scale_variances(unit), signal_prior(SIZE - 1),
+            np.zeros(SIZE),
+            np.ones(SIZE),
+            np.full(SIZE, 0.3),
+            1,
+            unit**2,
+            0.1,
+            scale_variances(unit),
+            signal_prior(SIZE - 1),
             earlier=(np.zeros(SIZE), np.full(SIZE, unit**2), unit, np.zeros(SIZE)),
-        )  # fmt: skip
+        )
         for _ in range(3):
             points.add(np.zeros(SIZE), unit * (rng.normal(0, 0.1, SIZE) - truth), 0.1 * unit)
         return points.estimate().mean / unit
@@ -128,7 +163,9 @@ def test_units_do_not_matter(size):
 
 
 def test_a_shared_factor_stands_out_of_noise():
-    """15 of 58 columns share a factor; as one sum of squares it is a sixth of the noise, and was taken for noise."""
+    """15 of 58 columns share a factor; as one sum of squares it is a sixth of the noise, and was
+    taken for noise.
+    """
     rng = np.random.default_rng(0)
     load = np.r_[np.full(15, 0.9), np.zeros(43)]
     truth = np.outer(load, load)
@@ -145,7 +182,9 @@ def test_a_shared_factor_stands_out_of_noise():
 
 
 def sensors(seed, rows=3500):
-    """58 columns, 15 of them with a common factor and 3 that do not vary, as a newcomer had them."""
+    """58 columns, 15 of them with a common factor and 3 that do not vary, as a newcomer had
+    them.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(rows + 1500, 55))
     z[:, 5:20] = 0.9 * z[:, [0]] + 0.4 * z[:, 5:20]
@@ -157,7 +196,8 @@ def sensors(seed, rows=3500):
 
 def textbook(seed, rows=3500):
     rng = np.random.default_rng(seed)
-    factor, z = rng.normal(size=(rows + 1500, 1)), rng.normal(size=(rows + 1500, 20))
+    factor = rng.normal(size=(rows + 1500, 1))
+    z = rng.normal(size=(rows + 1500, 20))
     X = np.sqrt(0.9) * factor + np.sqrt(0.1) * z
     y = 250 + 3 * X[:, 0] + 2 * X[:, 1] + rng.normal(0, 2, len(X))
     return X, y, dict(feature_bounds=(-6, 6), target_bounds=(200, 300))
@@ -167,7 +207,9 @@ def textbook(seed, rows=3500):
     ("table", "epsilon", "least"), [(sensors, 1.0, 0.0), (textbook, 1.0, 0.6), (textbook, 0.3, 0.2)]
 )
 def test_fits_are_no_worse_than_a_constant(table, epsilon, least):
-    """R^2 on other rows is 0.81, 0.84 and 0.82, give or take 0.08, 0.01 and 0.01 over 60 fits; it was -230 or -14."""
+    """R^2 on other rows is 0.81, 0.84 and 0.82, give or take 0.08, 0.01 and 0.01 over 60 fits;
+    it was -230 or -14.
+    """
     X, y, bounds = table(0)
     for seed in range(5):
         model = DPLinearRegression(epsilon=epsilon, random_state=seed, **bounds)

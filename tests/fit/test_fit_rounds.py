@@ -20,9 +20,13 @@ from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 
 LOSSES = {
-    "median": Pinball(0.5), "high quantile": Pinball(0.9), "Huber": Huber(0.2), "squares": Squared(),
-    "logistic": Logistic(), "hinge": Hinge(),
-}  # fmt: skip
+    "median": Pinball(0.5),
+    "high quantile": Pinball(0.9),
+    "Huber": Huber(0.2),
+    "squares": Squared(),
+    "logistic": Logistic(),
+    "hinge": Hinge(),
+}
 
 
 def table(loss, n, seed=0):
@@ -68,11 +72,16 @@ def best_risk(loss, X, y, intercept=True):
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
 def test_runs_tend_to_the_fit_without_privacy(name, intercept):
-    """Excess over the best risk, relative to it: below a percent without noise, and no worse with more budget."""
+    """Excess over the best risk, relative to it: below a percent without noise, and no worse
+    with more budget.
+    """
     loss = LOSSES[name]
     X, y = table(loss, 8000)
     least = best_risk(loss, X, y, intercept)
-    excess = [risk(loss, fitted(loss, X, y, mu, intercept=intercept)[0], X, y) / least - 1 for mu in (1.0, 30.0, 1e4)]
+    excess = [
+        risk(loss, fitted(loss, X, y, mu, intercept=intercept)[0], X, y) / least - 1
+        for mu in (1.0, 30.0, 1e4)
+    ]
     assert excess[2] < 0.01
     assert excess[1] < 0.02
     assert excess[0] < 0.25
@@ -80,7 +89,9 @@ def test_runs_tend_to_the_fit_without_privacy(name, intercept):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_handful_of_records_gives_a_constant_near_the_best(name):
-    """Forty rows at mu = 0.3: noise of 12 fits stays within what the worst constants of the range would cost."""
+    """Forty rows at mu = 0.3: noise of 12 fits stays within what the worst constants of the
+    range would cost.
+    """
     loss = LOSSES[name]
     X, y = table(loss, 40)
     losses = [risk(loss, fitted(loss, X, y, 0.3, seed)[0], X, y) for seed in range(12)]
@@ -90,11 +101,13 @@ def test_a_handful_of_records_gives_a_constant_near_the_best(name):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_intervals_are_of_the_same_size_as_errors(name):
-    """12 fits of 4 coefficients: squared errors over their variances have the mean 1, give or take 0.2 in the mean.
+    """12 fits of 4 coefficients: squared errors over their variances have the mean 1, give or take
+    0.2 in the mean.
 
     Curvature that is not known widens them, so that they may be smaller.
     """
-    loss, ratios = LOSSES[name], []
+    loss = LOSSES[name]
+    ratios = []
     large = table(loss, 200_000, seed=99)
     truth = fitted(loss, *large, 1e4)[0]
     for seed in range(12):
@@ -118,14 +131,17 @@ def test_the_mean_of_a_margin_is_that_of_the_labels():
 
 
 def test_a_ranking_gives_no_column_up():
-    """Any direction ranks better than none: where a fit of the same few records is a constant, a ranking is not."""
+    """Any direction ranks better than none: where a fit of the same few records is a constant, a
+    ranking is not.
+    """
     X, y = table(Logistic(), 5000)
     settings = {**NoisyGradientDescent().settings(), "ranking": True}
     found, _ = fitted(Logistic(), X, y, 3.0, gradient=settings)
     ranks = np.argsort(np.argsort(X @ found[1:]))
     area = (ranks[y > 0].mean() - ranks[y < 0].mean()) / 5000 + 0.5
     assert area > 0.7
-    X, y = X[:30], y[:30]
+    X = X[:30]
+    y = y[:30]
     plain, ranked = (
         [fitted(Logistic(), X, y, 0.1, seed, gradient=way)[1]["kept_share"] for seed in range(8)]
         for way in (NoisyGradientDescent().settings(), settings)
@@ -135,13 +151,19 @@ def test_a_ranking_gives_no_column_up():
 
 @pytest.mark.parametrize("columns", [2, 4, 30])
 def test_the_model_of_several_margins_does_not_follow_rounding(columns):
-    """Last digits of coefficients choose no directions and no signs: a fit in partitions is that in memory."""
+    """Last digits of coefficients choose no directions and no signs: a fit in partitions is that
+    in memory.
+    """
     rng = np.random.default_rng(columns)
     classes = 4
     fit = SimpleNamespace(
-        lead=1, separate=True, margins=classes, moments=rng.uniform(0.5, 2.0, columns),
-        columns=np.ones((classes - 1, classes)), frame=SimpleNamespace(constant=1.0, median_row_norm=2.0),
-    )  # fmt: skip
+        lead=1,
+        separate=True,
+        margins=classes,
+        moments=rng.uniform(0.5, 2.0, columns),
+        columns=np.ones((classes - 1, classes)),
+        frame=SimpleNamespace(constant=1.0, median_row_norm=2.0),
+    )
     coefficients = rng.standard_normal((classes, 1 + columns))
     coefficients -= coefficients.mean(axis=0)
     expected, _, directions, norms = simulated_margins(fit, coefficients)

@@ -14,7 +14,8 @@ from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegress
 from dpconvex.reports import write_report
 
 SOURCE = Path(dpconvex.__file__).parent
-MOST_FUNCTIONS, MOST_FILES = 291, 39
+MOST_FUNCTIONS = 291
+MOST_FILES = 39
 PLANNED = ("fit/fit_plan.py", "plan_fit")
 NAMELESS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"}
 
@@ -26,13 +27,19 @@ def table():
 
 
 def entered(run):
-    """Return how often each function of the package is entered; what has no name of its own is part of its function."""
+    """Return how often each function of the package is entered; what has no name of its own is
+    part of its function.
+    """
     found = Counter()
 
     def note(frame, event, _):
         path = Path(frame.f_code.co_filename)
         if event == "call" and path.is_relative_to(SOURCE) and frame.f_code.co_name not in NAMELESS:
-            found[path.relative_to(SOURCE).as_posix(), frame.f_code.co_qualname, frame.f_code.co_firstlineno] += 1
+            found[
+                path.relative_to(SOURCE).as_posix(),
+                frame.f_code.co_qualname,
+                frame.f_code.co_firstlineno,
+            ] += 1
 
     before = sys.getprofile()
     sys.setprofile(note)

@@ -1,4 +1,6 @@
-"""The library stands alone: the reproduction of the papers and what draws pictures are asked for kindly."""
+"""The library stands alone: the reproduction of the papers and what draws pictures are asked for
+kindly.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def imported(text: str) -> set[str]:
 
 
 def test_neither_the_library_nor_its_tests_import_the_reproduction():
-    assert REPRODUCTION_PACKAGE in imported(f"def f():\n    from {REPRODUCTION_PACKAGE}.peers import x\n")
+    assert REPRODUCTION_PACKAGE in imported(
+        f"def f():\n    from {REPRODUCTION_PACKAGE}.peers import x\n"
+    )
     files = [*SOURCE.rglob("*.py"), *Path(__file__).parents[1].rglob("*.py")]
     assert len(files) > 100
     assert [str(path) for path in files if REPRODUCTION_PACKAGE in imported(path.read_text())] == []

@@ -40,7 +40,8 @@ def name_of(path: Path, root: Path) -> str:
 
 
 def imports_of(text: str, module: str, package: str, modules: set[str]) -> set[str]:
-    """Return the modules of ours that a file imports, at its top or inside a function, but for types alone.
+    """Return the modules of ours that a file imports, at its top or inside a function, but for
+    types alone.
 
     What a room's own file imports for types is what it loads on demand.
     """
@@ -56,7 +57,9 @@ def imports_of(text: str, module: str, package: str, modules: set[str]) -> set[s
             base = node.module or ""
             if node.level:
                 parents = package.split(".")
-                base = ".".join([*parents[: len(parents) - node.level + 1], *base.split(".")]).rstrip(".")
+                base = ".".join(
+                    [*parents[: len(parents) - node.level + 1], *base.split(".")]
+                ).rstrip(".")
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 found |= {inner} if inner in modules else {base} & modules
@@ -68,7 +71,10 @@ def graph(root: Path = SOURCE) -> dict[str, set[str]]:
     paths = {name_of(path, root): path for path in root.rglob("*.py")}
     return {
         module: imports_of(
-            path.read_text(), module, module if path.name == "__init__.py" else module.rpartition(".")[0], set(paths)
+            path.read_text(),
+            module,
+            module if path.name == "__init__.py" else module.rpartition(".")[0],
+            set(paths),
         )
         for module, path in paths.items()
     }
@@ -105,11 +111,17 @@ def test_no_cycle_even_inside_functions():
 
 
 def test_every_room_is_in_the_order_and_in_the_contributors_guide():
-    rooms = {name_of(path, SOURCE).split(".")[1] for path in SOURCE.rglob("*.py") if path.parent != SOURCE}
+    rooms = {
+        name_of(path, SOURCE).split(".")[1]
+        for path in SOURCE.rglob("*.py")
+        if path.parent != SOURCE
+    }
     assert rooms <= set(LEVEL)
     guide = SOURCE.parents[1] / "CONTRIBUTING.md"
     text = guide.read_text()
-    assert [room for room in itertools.chain(*ORDER) if room in rooms and f"`{room}/`" not in text] == []
+    assert [
+        room for room in itertools.chain(*ORDER) if room in rooms and f"`{room}/`" not in text
+    ] == []
 
 
 def test_what_these_tests_would_catch(tmp_path):

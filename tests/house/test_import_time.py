@@ -65,7 +65,8 @@ def model():
 @pytest.mark.parametrize(
     "loading",
     [
-        "from dpconvex.privacy import Certificate; Certificate.from_json(open({path!r}).read()).verify()",
+        "from dpconvex.privacy import Certificate; "
+        "Certificate.from_json(open({path!r}).read()).verify()",
         "from dpconvex.models.model_file import load_model; load_model({path!r})",
     ],
 )

@@ -1,4 +1,6 @@
-"""Names that load on demand are all there, and a certificate finds the module that proves it when nobody loaded it."""
+"""Names that load on demand are all there, and a certificate finds the module that proves it
+when nobody loaded it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ import numpy as np
 import pytest
 
 import dpconvex
-from dpconvex import DPAUCClassifier, DPLinearRegression, DPLogisticRegression, DPMedian, DPNewsvendor, save_model
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPMedian,
+    DPNewsvendor,
+    save_model,
+)
 from dpconvex.losses import Absolute
 from dpconvex.mechanisms import RULES, ExponentialMechanism, NoisyGradientDescent
 from dpconvex.privacy import LinearBounds, PureDP
@@ -22,9 +31,15 @@ from dpconvex.privacy import LinearBounds, PureDP
 ROOMS = ["dpconvex"] + [
     f"dpconvex.{name}"
     for name in (
-        "planning", "estimators", "mechanisms", "objectives", "privacy", "smoothing", "reports"
+        "planning",
+        "estimators",
+        "mechanisms",
+        "objectives",
+        "privacy",
+        "smoothing",
+        "reports",
     )
-]  # fmt: skip
+]
 
 
 def fresh(code: str, *words: str) -> str:
@@ -61,9 +76,18 @@ def test_an_estimator_loads_no_other_and_no_words():
     code = "import sys\nfrom dpconvex import DPLogisticRegression\nprint(*sys.modules)"
     loaded = set(fresh(code).split())
     assert "dpconvex.estimators.classification" in loaded
-    others = {"quantile_and_newsvendor", "ranking", "structured", "survival", "tilted_and_robust", "tweedie"}
+    others = {
+        "quantile_and_newsvendor",
+        "ranking",
+        "structured",
+        "survival",
+        "tilted_and_robust",
+        "tweedie",
+    }
     assert {f"dpconvex.estimators.{name}" for name in others} & loaded == set()
-    assert [name for name in loaded if name.startswith(("dpconvex.reports", "dpconvex.models"))] == []
+    assert [
+        name for name in loaded if name.startswith(("dpconvex.reports", "dpconvex.models"))
+    ] == []
 
 
 # All files in one process, which forgets our modules before each, and keeps them compiled.
@@ -96,7 +120,8 @@ print(len(paths), "judged")
 def files(tmp_path_factory):
     """Return the paths of certificates and of models, by mechanism."""
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
-    y, labels = X[:, 0], (X[:, 0] > 0).astype(int)
+    y = X[:, 0]
+    labels = (X[:, 0] > 0).astype(int)
     known = {"feature_bounds": (-1, 1), "random_state": 0}
     named = {"classes": [0, 1], **known}
     plain = NoisyGradientDescent(steps=15, step_size=1.0, average=False)
@@ -105,7 +130,9 @@ def files(tmp_path_factory):
         DPLinearRegression(target_bounds=(-1, 1), **known).fit(X, y),
         DPAUCClassifier(mechanism="objective", **named).fit(X, labels),
         DPAUCClassifier(loss="squared", **named).fit(X, labels),
-        DPNewsvendor(3.0, 1.0, mu=2.0, target_bounds=(-1, 1), bandwidth=1.0, mechanism=plain, **known).fit(X, y),
+        DPNewsvendor(
+            3.0, 1.0, mu=2.0, target_bounds=(-1, 1), bandwidth=1.0, mechanism=plain, **known
+        ).fit(X, y),
     ]
     for name in ("objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd"):
         models.append(DPLogisticRegression(mechanism=name, **named).fit(X, labels))
@@ -115,7 +142,8 @@ def files(tmp_path_factory):
         DPMedian(operator_norm=4.0, mechanism="gradient").certify(1000, n_features=5, n_outputs=3),
     ]
     folder = tmp_path_factory.mktemp("files")
-    certificates, saved = {}, {}
+    certificates = {}
+    saved = {}
     for certificate in (*lone, *(model.certificate_ for model in models)):
         path = folder / f"certificate-{certificate.mechanism}.json"
         path.write_text(certificate.to_json())
@@ -131,7 +159,11 @@ def test_certificates_of_all_mechanisms_find_their_provers(files, tmp_path):
     certificates, models = files
     assert set(certificates) == set(RULES)
     assert set(RULES) - set(models) == {"exponential", "structured-gradient"}  # no models have them
-    for way, paths in (("Certificate", certificates), ("load_model", models), ("verify", certificates)):
+    for way, paths in (
+        ("Certificate", certificates),
+        ("load_model", models),
+        ("verify", certificates),
+    ):
         said = fresh(JUDGE, way, str(tmp_path), *paths.values())
         assert said.endswith(f"{len(paths)} judged\n")
 
@@ -139,6 +171,8 @@ def test_certificates_of_all_mechanisms_find_their_provers(files, tmp_path):
 def test_rules_name_all_modules_that_register_some():
     folder = Path(import_module("dpconvex.mechanisms").__path__[0])
     teachers = {
-        path.stem for path in folder.glob("*.py") if re.search(r"\n@(certificates\.)?proves\(", path.read_text())
+        path.stem
+        for path in folder.glob("*.py")
+        if re.search(r"\n@(certificates\.)?proves\(", path.read_text())
     }
     assert teachers == set(RULES.values())

@@ -1,8 +1,10 @@
-"""No product of matrices on private rows where its rounding counts: what a record adds depends on that record alone.
+"""No product of matrices on private rows where its rounding counts: what a record adds depends on
+that record alone.
 
-Libraries for matrices round a row by how many others there are, and how: a count, a kinked slope or a rounded score of
-one record would then move with another. Rows are multiplied by ``engine.block_products`` and compiled kernels, one by
-one. Every other product in the library is listed here with the reason why it may be one.
+Libraries for matrices round a row by how many others there are, and how: a count, a kinked slope or
+a rounded score of one record would then move with another. Rows are multiplied by
+``engine.block_products`` and compiled kernels, one by one. Every other product in the library is
+listed here with the reason why it may be one.
 """
 
 from __future__ import annotations
@@ -15,8 +17,17 @@ import dpconvex
 
 SOURCE = Path(dpconvex.__file__).parent
 CALLS = {
-    "dot", "einsum", "inner", "matmul", "matvec", "multi_dot", "tensordot", "vdot", "vecdot", "vecmat",
-}  # fmt: skip
+    "dot",
+    "einsum",
+    "inner",
+    "matmul",
+    "matvec",
+    "multi_dot",
+    "tensordot",
+    "vdot",
+    "vecdot",
+    "vecmat",
+}
 
 PUBLIC = "public or released numbers: nothing of a row"
 SUM = "a sum over rows of what each of them adds: its term pays for the rounding of sums"
@@ -38,7 +49,10 @@ ROOMS = {
 #: Of other files, and of these in spite of their room, every single one.
 PRODUCTS: dict[str, dict[str, str]] = {
     "core/exponential_choices.py": {"centre @ centre": PUBLIC},
-    "core/auc_pairs.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
+    "core/auc_pairs.py": {
+        "np.where(y > 0, positive, negative) @ short": SUM,
+        "short.T @ short": SUM,
+    },
     "core/perturbed_minimiser.py": {"row @ theta": ALONE},
     "core/row_coordinates.py": {
         "self.matrix.T @ phi": PUBLIC,
@@ -52,7 +66,11 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.abs(inner) @ np.abs(centre)": PUBLIC,
         "inner @ centre": PUBLIC,
     },
-    "core/private_rows.py": {"v @ scores": SUM, "shortened.T @ shortened": SUM, "vectors.T @ vectors": SUM},
+    "core/private_rows.py": {
+        "v @ scores": SUM,
+        "shortened.T @ shortened": SUM,
+        "vectors.T @ vectors": SUM,
+    },
     "engine/sparse_moments.py": {
         "slopes @ base": PUBLIC,
         "np.abs(slopes) @ np.abs(base)": PUBLIC,
@@ -60,7 +78,11 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.einsum('ij,ij->j', mapped, mapped)": PUBLIC,
         "ahead @ np.vstack(rights[:level][::-1])": SUM,
     },
-    "engine/block_products.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
+    "engine/block_products.py": {
+        "half.T @ half": SUM,
+        "multiples * steps @ block": SUM,
+        "multiples @ steps ** 2": SUM,
+    },
     "engine/dask/rows_and_table.py": {"v @ (function(y, w) < point)": EXACT},
     "engine/memory_rows.py": {
         "multiples @ block": SUM,
@@ -83,7 +105,10 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "limit @ origin": PUBLIC,
     },
     "losses/vector_losses.py": {"differences @ axes[0]": PUBLIC},
-    "mechanisms/dp_sgd.py": {"weights[visited] * slopes @ block": SUM, "np.tensordot(slopes, matrices, axes=2)": SUM},
+    "mechanisms/dp_sgd.py": {
+        "weights[visited] * slopes @ block": SUM,
+        "np.tensordot(slopes, matrices, axes=2)": SUM,
+    },
     "objectives/structured_objective.py": {
         "self.matrix @ theta": PUBLIC,
         "slopes @ self.matrix": PUBLIC,
@@ -117,7 +142,10 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "rows @ coef[places]": PUBLIC,
         "np.einsum('ij,jk,ik->i', rows, covariance[np.ix_(places, places)], rows)": PUBLIC,
     },
-    "smoothing/moreau_envelopes.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
+    "smoothing/moreau_envelopes.py": {
+        "block @ block.T": PUBLIC,
+        "self.modulus * basis.T @ basis": PUBLIC,
+    },
 }
 
 
@@ -143,10 +171,17 @@ def test_every_product_has_a_reason():
     unknown = {
         name: new
         for name, products in found.items()
-        if (name in PRODUCTS or name.split("/")[0] not in ROOMS) and (new := products - set(PRODUCTS.get(name, ())))
+        if (name in PRODUCTS or name.split("/")[0] not in ROOMS)
+        and (new := products - set(PRODUCTS.get(name, ())))
     }
-    assert not unknown, "Use engine.block_products.block_margins, block_row_squares or transform_block on rows."
-    gone = {name: old for name, known in PRODUCTS.items() if (old := set(known) - found.get(name, set()))}
+    assert not unknown, (
+        "Use engine.block_products.block_margins, block_row_squares or transform_block on rows."
+    )
+    gone = {
+        name: old
+        for name, known in PRODUCTS.items()
+        if (old := set(known) - found.get(name, set()))
+    }
     assert not gone
 
 
@@ -155,7 +190,8 @@ def test_a_product_is_seen():
     written = {
         "slopes = loss.gradient(y, rows @ theta)": "rows @ theta",
         "z @= turn": "z @= turn",
-        "lengths = np.sqrt(np.einsum('ij,ij->i', block, block))": "np.einsum('ij,ij->i', block, block)",
+        "lengths = np.sqrt(np.einsum('ij,ij->i', block, block))": "np.einsum('ij,ij->i', block, "
+        "block)",
         "margins = block.dot(theta)": "block.dot(theta)",
         "from numpy import matmul\nmargins = matmul(block, theta)": "matmul(block, theta)",
     }

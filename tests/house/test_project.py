@@ -17,7 +17,9 @@ def test_release_notes_are_short():
 
 
 def test_the_glossary_has_at_most_40_terms():
-    rows = re.findall(r"^\| ([^*|]+) \| [^|]+ \|$", (ROOT / "docs/reference/glossary.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| ([^*|]+) \| [^|]+ \|$", (ROOT / "docs/reference/glossary.md").read_text(), re.M
+    )
     assert 30 <= len(rows) - 1 <= 40  # the table's head is a row
     assert len(set(rows)) == len(rows)
 
@@ -33,7 +35,9 @@ def test_actions_are_pinned():
     assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", line)] == []
 
 
-@pytest.mark.parametrize("target", ["lint", "test", "docs", "dist", "slow", "lowest", "coverage", "mutants"])
+@pytest.mark.parametrize(
+    "target", ["lint", "test", "docs", "dist", "slow", "lowest", "coverage", "mutants"]
+)
 def test_workflows_run_the_makefile(target):
     texts = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
     assert f"make {target}" in texts or f"{target}," in texts or f"{target}]" in texts

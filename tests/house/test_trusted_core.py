@@ -1,4 +1,6 @@
-"""The trusted core: how many lines a reader of a default fit's certificate has to believe, and who may hold rows."""
+"""The trusted core: how many lines a reader of a default fit's certificate has to believe, and
+who may hold rows.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def drawing_calls(text: str) -> list[str]:
 def test_mechanisms_add_no_noise():
     """Only the core calls the gate: no mechanism, estimator or evaluation adds noise itself."""
     rooms = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in MAY]
-    found = {str(path.relative_to(SOURCE)): calls for path in rooms if (calls := drawing_calls(path.read_text()))}
+    found = {
+        str(path.relative_to(SOURCE)): calls
+        for path in rooms
+        if (calls := drawing_calls(path.read_text()))
+    }
     assert not found
 
 

@@ -1,6 +1,7 @@
 """Random schemas and random tables: what is public is drawn apart from what is private.
 
-Private cells hold words and numbers that occur nowhere else, so that a message that quotes one is found.
+Private cells hold words and numbers that occur nowhere else, so that a message that quotes one is
+found.
 """
 
 from __future__ import annotations
@@ -14,13 +15,66 @@ import pandas as pd
 import polars as pl
 
 SECRETS = ("SECRETWORD", "7777123", "1907-03-04")
-NUMBERS = ("7777123", "-7777123.5", "1e308", "-1e999", "nan", "inf", "0", "", " 12 ", "3,5", "0x7777123", "1_0", "٣")
-WORDS = ("SECRETWORD", "a", "b ", "A", "NA", "?", "1", "1.0", "true", "True", "é", "\u0000SECRETWORD", "x" * 300)
-DATES = ("1907-03-04", "2024-02-30", "2024-01-05 13:59", "2024-01-05T13:59:01+02:00", "0001-01-01", "9999-12-31",
-         "04.03.1907", "20240105", "soon SECRETWORD")  # fmt: skip
-OBJECTS = (None, float("nan"), 7777123, -7777123.25, 10**400, True, np.float64(3), np.int8(1), b"SECRETWORD",
-           datetime.date(1907, 3, 4), datetime.datetime(1907, 3, 4, 5), pd.NA, pd.NaT, ["SECRETWORD"],
-           object(), complex(7777123, 1), pd.Timestamp("1907-03-04", tz="Europe/Berlin"))  # fmt: skip
+NUMBERS = (
+    "7777123",
+    "-7777123.5",
+    "1e308",
+    "-1e999",
+    "nan",
+    "inf",
+    "0",
+    "",
+    " 12 ",
+    "3,5",
+    "0x7777123",
+    "1_0",
+    "٣",
+)
+WORDS = (
+    "SECRETWORD",
+    "a",
+    "b ",
+    "A",
+    "NA",
+    "?",
+    "1",
+    "1.0",
+    "true",
+    "True",
+    "é",
+    "\u0000SECRETWORD",
+    "x" * 300,
+)
+DATES = (
+    "1907-03-04",
+    "2024-02-30",
+    "2024-01-05 13:59",
+    "2024-01-05T13:59:01+02:00",
+    "0001-01-01",
+    "9999-12-31",
+    "04.03.1907",
+    "20240105",
+    "soon SECRETWORD",
+)
+OBJECTS = (
+    None,
+    float("nan"),
+    7777123,
+    -7777123.25,
+    10**400,
+    True,
+    np.float64(3),
+    np.int8(1),
+    b"SECRETWORD",
+    datetime.date(1907, 3, 4),
+    datetime.datetime(1907, 3, 4, 5),
+    pd.NA,
+    pd.NaT,
+    ["SECRETWORD"],
+    object(),
+    complex(7777123, 1),
+    pd.Timestamp("1907-03-04", tz="Europe/Berlin"),
+)
 NAMES = ("age", "job", "when", "a b", "ünit", "x=y", "class", "p.q", "a is missing", "no 1")
 
 
@@ -39,12 +93,16 @@ def random_schema(rng: random.Random) -> dict[str, dict[str, object]]:
     ]
     if rng.random() < 0.3 and len(blocks) > 1:
         tables["interactions"] = {"product": rng.sample(blocks, 2)}
-    tables["target"] = {"goal": rng.choice([[-1, 1], {"classes": ["a", "b"]}, {"classes": ["0", "1"]}])}
+    tables["target"] = {
+        "goal": rng.choice([[-1, 1], {"classes": ["a", "b"]}, {"classes": ["0", "1"]}])
+    }
     if rng.random() < 0.2:
         tables["file"] = {"decimal": rng.choice([".", ","]), "missing": ["NA", "a"]}
     if rng.random() < 0.1:
         broken = rng.choice(list(tables))
-        tables[broken] = rng.choice([{}, {"age": rng.choice([3, [], {}, [1, 0], "a"])}, {"age": {"bounds": 3}}])
+        tables[broken] = rng.choice(
+            [{}, {"age": rng.choice([3, [], {}, [1, 0], "a"])}, {"age": {"bounds": 3}}]
+        )
     return tables
 
 
@@ -91,7 +149,15 @@ KINDS = (_number, _number, _category, _category, _flag, _date)
 
 def random_cells(rng: random.Random, rows: int) -> list[object]:
     """Return a column of private cells."""
-    pools = [NUMBERS, WORDS, DATES, OBJECTS, tuple(rng.gauss(0, 5) for _ in range(4)), (0, 1), ("a", "b")]
+    pools = [
+        NUMBERS,
+        WORDS,
+        DATES,
+        OBJECTS,
+        tuple(rng.gauss(0, 5) for _ in range(4)),
+        (0, 1),
+        ("a", "b"),
+    ]
     chosen = rng.sample(pools, rng.randint(1, 3))
     return [rng.choice(rng.choice(chosen)) for _ in range(rows)]
 
@@ -104,20 +170,30 @@ def as_container(columns: dict[str, list[object]], rng: random.Random) -> object
     """Return the columns as one of the containers that tables come in."""
     kind = rng.choice(["pandas", "polars", "dict", "inferred", "arrow"])
     if kind == "pandas":
-        return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
+        return pd.DataFrame(
+            {name: pd.Series(cells, dtype=object) for name, cells in columns.items()}
+        )
     if kind == "dict":
         return columns
-    text = pl.DataFrame({name: [as_text(cell) for cell in cells] for name, cells in columns.items()})
+    text = pl.DataFrame(
+        {name: [as_text(cell) for cell in cells] for name, cells in columns.items()}
+    )
     if kind == "polars":
         return text
     if kind == "arrow":
         return text.to_arrow()
-    return pd.read_csv(io.BytesIO(text.write_csv().encode()), skip_blank_lines=False)  # types depend on values
+    return pd.read_csv(
+        io.BytesIO(text.write_csv().encode()), skip_blank_lines=False
+    )  # types depend on values
 
 
 def csv_bytes(columns: dict[str, list[object]], rng: random.Random, encoding: str) -> bytes:
-    text = pl.DataFrame({name: [as_text(cell) for cell in cells] for name, cells in columns.items()})
+    text = pl.DataFrame(
+        {name: [as_text(cell) for cell in cells] for name, cells in columns.items()}
+    )
     content = text.write_csv(separator=rng.choice(",;\t|"))
     if rng.random() < 0.3:
-        content += rng.choice([",,,,,,,,,,,SECRETWORD\n", "SECRETWORD\n", "\n\n", '"SECRETWORD\n', "\ufffd\n"])
+        content += rng.choice(
+            [",,,,,,,,,,,SECRETWORD\n", "SECRETWORD\n", "\n\n", '"SECRETWORD\n', "\ufffd\n"]
+        )
     return content.encode(encoding, "replace")

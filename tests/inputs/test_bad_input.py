@@ -1,4 +1,6 @@
-"""Bad settings and bad data: one clear error each, before budget is spent, quoting no data value."""
+"""Bad settings and bad data: one clear error each, before budget is spent, quoting no data
+value.
+"""
 
 import datetime
 import traceback
@@ -15,7 +17,8 @@ from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.privacy import Ledger
 
 # A number and a text that appear nowhere but in the data.
-MARKER, TEXT = 77123.4375, "secret77123"
+MARKER = 77123.4375
+TEXT = "secret77123"
 rng = np.random.default_rng(0)
 X = rng.normal(size=(6, 2))
 X[2, 1] = MARKER
@@ -75,10 +78,16 @@ BAD_SETTINGS = {
     "feature bounds tiny": ({"feature_bounds": (0.0, 1e-320)}, "'feature_bounds'"),
     "feature bounds text": ({"feature_bounds": "01"}, "'feature_bounds'"),
     "feature bounds of text": ({"feature_bounds": ("0", "1")}, "'feature_bounds'"),
-    "feature bounds of text objects": ({"feature_bounds": (np.array(["0", "0"], dtype=object), 1)}, "'feature_bounds'"),
+    "feature bounds of text objects": (
+        {"feature_bounds": (np.array(["0", "0"], dtype=object), 1)},
+        "'feature_bounds'",
+    ),
     "feature bounds set": ({"feature_bounds": {0, 1}}, "'feature_bounds'"),
     "feature bounds dictionary": ({"feature_bounds": {0: 1, 1: 2}}, "'feature_bounds'"),
-    "feature bounds table": ({"feature_bounds": pd.DataFrame({0: [1], 1: [2]})}, "'feature_bounds'"),
+    "feature bounds table": (
+        {"feature_bounds": pd.DataFrame({0: [1], 1: [2]})},
+        "'feature_bounds'",
+    ),
     "feature bounds huge integer": ({"feature_bounds": (0, 10**400)}, "'feature_bounds'"),
     "feature bounds masked": ({"feature_bounds": (np.ma.array(0.0), 1)}, "'feature_bounds'"),
     "feature bounds far": ({"feature_bounds": (0, 1e101)}, "'feature_bounds'"),
@@ -247,7 +256,11 @@ BAD_DATA = {
     "masked without a mask": (np.ma.array(X), y, "X.filled(value)"),
     "complex X": (X + 1j, y, "real numbers"),
     "complex y": (X, y + 1j, "real numbers"),
-    "integer beyond floats": (objects(77123 * 10**400), y, "X given to DPQuantileRegressor must be numbers that"),
+    "integer beyond floats": (
+        objects(77123 * 10**400),
+        y,
+        "X given to DPQuantileRegressor must be numbers that",
+    ),
     "target beyond floats": (X, changed(y.astype(object), 0, 77123 * 10**400), "y given to"),
     "twice the same name": (pd.DataFrame(X, columns=["a", "a"]), y, "different names"),
     "sparse missing": (sparse.csr_matrix(changed(X, 0, np.nan)), y, "must be finite"),
@@ -261,7 +274,11 @@ BAD_DATA = {
     "sparse target": (X, sparse.csr_matrix(y[:, None]), "dense"),
     "lazy frame": (pl.DataFrame({"a": column}).lazy(), y, "collect"),
     "dictionary": ({"a": MARKER}, y, "Got a dict instead"),
-    "dictionary in objects": (objects({"a": MARKER}), y, "X given to DPQuantileRegressor must be numbers"),
+    "dictionary in objects": (
+        objects({"a": MARKER}),
+        y,
+        "X given to DPQuantileRegressor must be numbers",
+    ),
     "set": ({MARKER, 2.0}, y, "Got a set instead"),
 }
 

@@ -34,7 +34,9 @@ def never(*_, **__):
 
 @pytest.mark.parametrize("text", LONG_KEYS)
 def test_dotted_keys_are_short(text, tmp_path, monkeypatch):
-    """A key of 16,000 parts took 25 seconds: the parser's work grows with the square of their number."""
+    """A key of 16,000 parts took 25 seconds: the parser's work grows with the square of their
+    number.
+    """
     monkeypatch.setattr(tomllib, "loads", never)
     (tmp_path / "t.toml").write_text(text)
     with pytest.raises(InputError, match="at most 8 parts"):

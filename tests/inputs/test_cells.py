@@ -1,4 +1,6 @@
-"""Every cell is read by itself: one that changes, and the type of its column with it, changes no other row."""
+"""Every cell is read by itself: one that changes, and the type of its column with it, changes no
+other row.
+"""
 
 import datetime
 import io
@@ -20,19 +22,30 @@ from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import read_training_file
 from dpconvex.preprocessing import PublicTable
 
-# Older pandas reads numbers of 16 digits and more otherwise than everybody else, unless it is asked not to.
+# Older pandas reads numbers of 16 digits and more otherwise than everybody else, unless it is asked
+# not to.
 LONG = 2**60 + 1
-EXACT = {} if pd.read_csv(io.StringIO(f"c\n{LONG}\n0.5"))["c"][0] == float(LONG) else {"float_precision": "round_trip"}
+EXACT = (
+    {}
+    if pd.read_csv(io.StringIO(f"c\n{LONG}\n0.5"))["c"][0] == float(LONG)
+    else {"float_precision": "round_trip"}
+)
 ROWS = 12
 PEOPLE = {f"p{row}" for row in range(6)}
 LARGE = [2**53 + 3, 2**60 + 1, 10**18 + 7]
 DAYS = {"parts": ["weekday", "days"], "since": "2020-01-01", "until": "2030-01-01"}
 # What is declared about the column, and values of one type that it may hold.
 COLUMNS = {
-    "number": ({"features": {"c": {"bounds": [-1e9, 1e9], "missing": "indicator"}}}, [1.5, 123.456, -7.0, 1e5]),
+    "number": (
+        {"features": {"c": {"bounds": [-1e9, 1e9], "missing": "indicator"}}},
+        [1.5, 123.456, -7.0, 1e5],
+    ),
     "whole number": ({"features": {"c": [-1e19, 1e19]}}, [*LARGE, 3]),
     "knots": ({"features": {"c": {"bounds": [0, 200], "knots": [50]}}}, [1.5, 123.456]),
-    "codes": ({"categories": {"c": {"values": ["1", "2"], "other": True, "missing": "indicator"}}}, [1, 2, 3]),
+    "codes": (
+        {"categories": {"c": {"values": ["1", "2"], "other": True, "missing": "indicator"}}},
+        [1, 2, 3],
+    ),
     "codes with zeros": ({"categories": {"c": ["01", "02"]}}, [1, 2, 3]),
     "codes with points": ({"categories": {"c": ["1.0", "0.0", "2.5"]}}, [1.0, 0.0, 2.5, 3.0]),
     "large codes": ({"categories": {"c": [str(code) for code in LARGE]}}, [*LARGE, 5]),
@@ -42,23 +55,53 @@ COLUMNS = {
     "words": ({"categories": {"c": ["a", "b"]}}, ["a", "b", "z"]),
     "date": ({"dates": {"c": DAYS}}, [datetime.datetime(2024, 5, day, 7) for day in range(1, 9)]),
     "date with a format": (
-        {"dates": {"c": DAYS | {"format": "%d.%m.%Y"}}}, [datetime.datetime(2024, 5, day) for day in range(1, 9)],
+        {"dates": {"c": DAYS | {"format": "%d.%m.%Y"}}},
+        [datetime.datetime(2024, 5, day) for day in range(1, 9)],
     ),
     "date of digits": ({"dates": {"c": DAYS | {"format": "%d%m%Y"}}}, [1022024, 11022024]),
     "day as category": (
-        {"categories": {"c": ["2024-05-01", "2024-05-02"]}}, [datetime.datetime(2024, 5, day) for day in (1, 2, 3)],
+        {"categories": {"c": ["2024-05-01", "2024-05-02"]}},
+        [datetime.datetime(2024, 5, day) for day in (1, 2, 3)],
     ),
     "target": ({"features": {"d": [0, 1]}, "target": {"c": [-1e9, 1e9]}}, [1.5, 123.456, -7.0]),
     "classes": ({"features": {"d": [0, 1]}, "target": {"c": {"classes": ["1", "2"]}}}, [1.0, 2.0]),
-    "classes with zeros": ({"features": {"d": [0, 1]}, "target": {"c": {"classes": ["01", "02"]}}}, [1, 2]),
-    "large classes": (
-        {"features": {"d": [0, 1]}, "target": {"c": {"classes": [str(code) for code in LARGE]}}}, LARGE,
+    "classes with zeros": (
+        {"features": {"d": [0, 1]}, "target": {"c": {"classes": ["01", "02"]}}},
+        [1, 2],
     ),
-}  # fmt: skip
-ANYTHING = ("unknown", "", "NaN", "1.5", "1,5", "1.234", None, float("nan"), float("inf"), 10**400, -(2**63), 2**64,
-            0.5, b"x", datetime.date(2024, 5, 1), datetime.datetime(1, 1, 1), datetime.timedelta(1), True,
-            pd.NA, pd.NaT, np.timedelta64(5, "s"), np.datetime64("2024-05-01"), Decimal("sNaN"), Decimal("2.5"),
-            [1], 1j)  # fmt: skip
+    "large classes": (
+        {"features": {"d": [0, 1]}, "target": {"c": {"classes": [str(code) for code in LARGE]}}},
+        LARGE,
+    ),
+}
+ANYTHING = (
+    "unknown",
+    "",
+    "NaN",
+    "1.5",
+    "1,5",
+    "1.234",
+    None,
+    float("nan"),
+    float("inf"),
+    10**400,
+    -(2**63),
+    2**64,
+    0.5,
+    b"x",
+    datetime.date(2024, 5, 1),
+    datetime.datetime(1, 1, 1),
+    datetime.timedelta(1),
+    True,
+    pd.NA,
+    pd.NaT,
+    np.timedelta64(5, "s"),
+    np.datetime64("2024-05-01"),
+    Decimal("sNaN"),
+    Decimal("2.5"),
+    [1],
+    1j,
+)
 
 
 def encoded(tables, column, decimal):
@@ -86,7 +129,10 @@ def columns_of(values):
     yield "pyarrow", pa.array(values)
     yield "chunks", pa.chunked_array([values[:3], values[3:]])
     if all(isinstance(value, (int, float)) for value in values):
-        yield ("missing nothing", pd.Series([*values, None])[:-1])  # floats, because of a value that was there
+        yield (
+            "missing nothing",
+            pd.Series([*values, None])[:-1],
+        )  # floats, because of a value that was there
 
 
 def spoilt(values, place, cell):
@@ -123,7 +169,9 @@ def test_one_cell_changes_no_other_row(name, decimal, number):
         others = np.arange(ROWS) != place
         for kind, column in spoilt(values, place, cell):
             found = encoded(tables, column, decimal)
-            np.testing.assert_array_equal(found[others], expected[others], f"{kind}, {cell!r} at {place}")
+            np.testing.assert_array_equal(
+                found[others], expected[others], f"{kind}, {cell!r} at {place}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +195,10 @@ def test_one_cell_changes_no_other_row(name, decimal, number):
 @pytest.mark.parametrize("cell", ["unknown", "NA", "0.5", "9" * 30, "1e999"])
 def test_a_reader_that_guesses_types_changes_no_other_row(tables, words, cell):
     lines = [*words, *words]
-    frames = (pd.read_csv(io.StringIO("\n".join(["c", *lines, last])), **EXACT) for last in (words[0], cell))
+    frames = (
+        pd.read_csv(io.StringIO("\n".join(["c", *lines, last])), **EXACT)
+        for last in (words[0], cell)
+    )
     plain, spoiled = (encoded(tables, frame["c"], ".")[:-1] for frame in frames)
     text = encoded(tables, lines, ".")
     np.testing.assert_array_equal(plain, text)
@@ -169,10 +220,19 @@ def test_labels_that_become_text_are_the_same_labels(declared):
 
 @pytest.mark.parametrize(
     "words",
-    [["01", "1"], ["1.0", "1e0"], [str(2**53), str(2**53 + 1)], ["True", "TRUE"], ["2024-01-01", "20240101"]],
-)  # fmt: skip
+    [
+        ["01", "1"],
+        ["1.0", "1e0"],
+        [str(2**53), str(2**53 + 1)],
+        ["True", "TRUE"],
+        ["2024-01-01", "20240101"],
+    ],
+)
 def test_words_that_a_column_of_numbers_cannot_tell_apart_are_refused(words):
-    for tables in ({"categories": {"c": words}}, {"features": {"d": [0, 1]}, "target": {"c": {"classes": words}}}):
+    for tables in (
+        {"categories": {"c": words}},
+        {"features": {"d": [0, 1]}, "target": {"c": {"classes": words}}},
+    ):
         with pytest.raises(InputError, match="stands for both"):
             parse_schema(tables)
     if words[0].lower() != words[1].lower():
@@ -199,10 +259,15 @@ def test_whose_a_row_is_is_read_with_the_row(cell, place, tmp_path):
 
 @pytest.mark.parametrize("classes", [["0", "1"], ["0", "1", "x"]])
 @pytest.mark.parametrize(
-    "column", [[False, True], [0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "01"], [Decimal("0"), Decimal("1.00")]]
+    "column",
+    [[False, True], [0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "01"], [Decimal("0"), Decimal("1.00")]],
 )
-def test_labels_mean_the_same_whether_invalid_rows_are_refused_or_ignored(classes, column, tmp_path):
-    """Truth values were no classes where invalid rows are ignored: a fit was charged and learned nothing."""
+def test_labels_mean_the_same_whether_invalid_rows_are_refused_or_ignored(
+    classes, column, tmp_path
+):
+    """Truth values were no classes where invalid rows are ignored: a fit was charged and learned
+    nothing.
+    """
     schema = parse_schema({"features": {"a": [0, 1]}, "target": {"y": {"classes": classes}}})
     kind = "whole" if len(classes) == 2 else "text"
     pl.DataFrame({"a": [0.5, 0.5], "y": column}).write_parquet(tmp_path / "t.parquet")

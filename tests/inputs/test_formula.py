@@ -1,4 +1,6 @@
-"""Formulas: the design matrix is that of formulaic on clean rows, and a function of one row and the schema on all."""
+"""Formulas: the design matrix is that of formulaic on clean rows, and a function of one row and
+the schema on all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ SCHEMA = {
         "income": {"bounds": [1, 1e6], "missing": "indicator"},
         "age": {"bounds": [17, 90], "knots": [30, 50]},
     },
-    "categories": {"region": ["north", "south", "west"], "job": {"values": ["clerk", "driver"], "other": True}},
+    "categories": {
+        "region": ["north", "south", "west"],
+        "job": {"values": ["clerk", "driver"], "other": True},
+    },
     "flags": {"union": {}},
 }
 FORMULAS = (
@@ -84,11 +89,18 @@ def test_a_row_is_encoded_as_if_it_were_alone_and_stays_in_the_bounds(formula):
 
 
 def test_the_schema_that_formulaic_would_learn_differs_with_one_row():
-    """What the rule is for: levels and rows to leave out, taken from the data, change with a single record."""
-    rows, neighbour = clean_rows(), clean_rows()
-    neighbour.loc[0, "region"], neighbour.loc[1, "exper"] = "mars", None
+    """What the rule is for: levels and rows to leave out, taken from the data, change with a
+    single record.
+    """
+    rows = clean_rows()
+    neighbour = clean_rows()
+    neighbour.loc[0, "region"] = "mars"
+    neighbour.loc[1, "exper"] = None
     formula = "wage ~ exper + C(region)"
-    assert formulaic.model_matrix(formula, neighbour).rhs.shape != formulaic.model_matrix(formula, rows).rhs.shape
+    assert (
+        formulaic.model_matrix(formula, neighbour).rhs.shape
+        != formulaic.model_matrix(formula, rows).rhs.shape
+    )
     table = PublicTable(SCHEMA, formula=formula)
     same = table.transform(rows).to_numpy() == table.transform(neighbour).to_numpy()
     assert same[2:].all()
@@ -136,7 +148,9 @@ def test_a_model_of_a_formula_reads_tables_from_its_file(tmp_path):
     schema = table.fit().schema_
     assert parse_schema(json.loads(json.dumps(schema_to_dict(schema)))) == schema
     model = DPLinearRegression(
-        feature_bounds=table.feature_bounds, row_norm=table.row_norm, target_bounds=table.target_bounds
+        feature_bounds=table.feature_bounds,
+        row_norm=table.row_norm,
+        target_bounds=table.target_bounds,
     )
     model.fit(table.transform(rows), table.target(rows))
     save_model(model, tmp_path / "model.json", schema=schema)
@@ -145,8 +159,13 @@ def test_a_model_of_a_formula_reads_tables_from_its_file(tmp_path):
 
 
 def test_names_between_backticks_may_be_any_text():
-    schema = {"features": {"hourly wage (EUR)": [1, 300], "exper.": [0, 50]}, "categories": {"kind of job": ["a", "b"]}}
-    formula = "log(`hourly wage (EUR)`) ~ `exper.` + I(`exper.` ** 2) + C(`kind of job`, Treatment('b'))"
+    schema = {
+        "features": {"hourly wage (EUR)": [1, 300], "exper.": [0, 50]},
+        "categories": {"kind of job": ["a", "b"]},
+    }
+    formula = (
+        "log(`hourly wage (EUR)`) ~ `exper.` + I(`exper.` ** 2) + C(`kind of job`, Treatment('b'))"
+    )
     table = PublicTable(schema, formula=formula)
     assert list(table.get_feature_names_out()) == ["exper.", "I(`exper.` ** 2)", "kind of job=a"]
     found = table.transform({"exper.": [2, 3], "kind of job": ["a", "b"]}).to_numpy()

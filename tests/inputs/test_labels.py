@@ -1,4 +1,6 @@
-"""Label sets: what may be one, what is refused without quoting a label, and what certificates say of it."""
+"""Label sets: what may be one, what is refused without quoting a label, and what certificates
+say of it.
+"""
 
 import datetime
 
@@ -6,7 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpconvex import DPAUCClassifier, DPLinearSVC, DPLogisticRegression, DPRobustClassifier, DPTiltedClassifier
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+)
 from dpconvex.inputs.labels import MOST_FOUND
 from dpconvex.privacy import BudgetExceeded, Ledger
 
@@ -66,7 +74,9 @@ def test_the_number_of_labels_is_the_same_for_both_engines():
     da = pytest.importorskip("dask.array")
     y = np.arange(300) % (MOST_FOUND + 1)
     with pytest.raises(ValueError, match="at most 100 different ones"):
-        DPLogisticRegression(feature_bounds=(0, 1)).fit(da.from_array(X, chunks=(100, 2)), da.from_array(y, chunks=100))
+        DPLogisticRegression(feature_bounds=(0, 1)).fit(
+            da.from_array(X, chunks=(100, 2)), da.from_array(y, chunks=100)
+        )
 
 
 def test_more_labels_must_be_named():
@@ -94,7 +104,8 @@ def test_targets_that_are_labels(y):
 
 
 @pytest.mark.parametrize(
-    "classes", [{0, 1}, "ab", 5, [0, 1, np.nan], [0, None], [0, "a"], [0, True], [0.5, 1], [[0, 1]], [1], []]
+    "classes",
+    [{0, 1}, "ab", 5, [0, 1, np.nan], [0, None], [0, "a"], [0, True], [0.5, 1], [[0, 1]], [1], []],
 )
 def test_classes_that_are_no_label_set(classes):
     message = refusal(C, classes=classes)

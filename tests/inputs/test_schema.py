@@ -18,7 +18,9 @@ from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
 def encoded(tables, **columns):
     """Return the columns of X by name."""
     schema = parse_schema(tables)
-    rows = encoded_array(encode_columns(schema, {name: read_cells(cells) for name, cells in columns.items()}))
+    rows = encoded_array(
+        encode_columns(schema, {name: read_cells(cells) for name, cells in columns.items()})
+    )
     return dict(zip(schema.names, rows.T.tolist(), strict=True))
 
 
@@ -27,7 +29,9 @@ def features(**columns):
 
 
 def test_files_of_bounds_mean_what_they_meant():
-    schema = parse_schema({"features": {"t": [-20, 40]}, "target": {"y": [0, 9]}, "categories": {"c": ["a", "b"]}})
+    schema = parse_schema(
+        {"features": {"t": [-20, 40]}, "target": {"y": [0, 9]}, "categories": {"c": ["a", "b"]}}
+    )
     assert schema.names == ["t", "c=a", "c=b"]
     assert schema.feature_bounds == ([-20, 0, 0], [40, 1, 1])
     assert schema.target_bounds == (0, 9)
@@ -65,7 +69,11 @@ def test_hat_functions_are_straight_lines_between_knots():
 
 def test_a_cell_means_the_same_in_every_type_of_column():
     tables = {"categories": {"c": ["1", "2.5", "True"]}}
-    for cells in (["1", "2.5", "True", "3"], [1, 2.5, True, 3], np.array([1, 2.5, "True", 3], dtype=object)):
+    for cells in (
+        ["1", "2.5", "True", "3"],
+        [1, 2.5, True, 3],
+        np.array([1, 2.5, "True", 3], dtype=object),
+    ):
         assert list(encoded(tables, c=cells).values()) == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
     assert encoded(tables, c=np.array([1.0, math.nan]))["c=1"] == [1, 0]
     tables = {"flags": {"f": {"missing": False}}}
@@ -129,10 +137,16 @@ def test_interactions_are_products():
 
 @pytest.mark.parametrize(("drop", "gone"), [("first", "c=a"), ("b", "c=b")])
 def test_a_level_of_reference_has_no_column(drop, gone):
-    tables = {"categories": {"c": {"values": ["a", "b", "x"], "other": True, "missing": "indicator", "drop": drop}}}
+    tables = {
+        "categories": {
+            "c": {"values": ["a", "b", "x"], "other": True, "missing": "indicator", "drop": drop}
+        }
+    }
     cells = ["a", "b", "x", "z", None]
     full = encoded({"categories": {"c": {**tables["categories"]["c"], "drop": False}}}, c=cells)
-    assert encoded(tables, c=cells) == {name: column for name, column in full.items() if name != gone}
+    assert encoded(tables, c=cells) == {
+        name: column for name, column in full.items() if name != gone
+    }
     schema = parse_schema(tables)
     assert schema.blocks[0].reference[1] == gone
     assert schema.row_norm == 1.0
@@ -154,12 +168,16 @@ def test_one_setting_drops_the_first_of_all_blocks_that_do_not_say_otherwise():
     assert found == {name: full[name] for name in found}
     schema = parse_schema(tables)
     assert parse_schema(schema_to_dict(schema)) == schema
-    sparse = encoded_sparse_matrix(encode_columns(schema, {name: read_cells(column) for name, column in cells.items()}))
+    sparse = encoded_sparse_matrix(
+        encode_columns(schema, {name: read_cells(column) for name, column in cells.items()})
+    )
     np.testing.assert_array_equal(sparse.toarray(), np.column_stack(list(found.values())))
 
 
 def test_other_spellings_of_a_category_are_that_category():
-    tables = {"categories": {"c": {"values": ["F", "M"], "also": {"female": "F", "f": "F"}, "drop": "M"}}}
+    tables = {
+        "categories": {"c": {"values": ["F", "M"], "also": {"female": "F", "f": "F"}, "drop": "M"}}
+    }
     assert encoded(tables, c=["F", "female", "f", "M", "m"]) == {"c=F": [1, 1, 1, 0, 0]}
     schema = parse_schema(tables)
     assert parse_schema(schema_to_dict(schema)) == schema
@@ -169,8 +187,12 @@ def test_commas_that_set_off_thousands_are_declared():
     cells = ["4,373", "1,234,567.5", "12", "12,34", "0.5", "1,2345"]
     nan = math.nan
     tables = {**features(n=[0, 1e9]), "file": {"decimal": "1,234.5"}}
-    np.testing.assert_array_equal(encoded(tables, n=cells)["n"], [4373, 1234567.5, 12, nan, 0.5, nan])
-    np.testing.assert_array_equal(encoded(features(n=[0, 1e9]), n=cells)["n"], [nan, nan, 12, nan, 0.5, nan])
+    np.testing.assert_array_equal(
+        encoded(tables, n=cells)["n"], [4373, 1234567.5, 12, nan, 0.5, nan]
+    )
+    np.testing.assert_array_equal(
+        encoded(features(n=[0, 1e9]), n=cells)["n"], [nan, nan, 12, nan, 0.5, nan]
+    )
     schema = parse_schema(tables)
     assert parse_schema(schema_to_dict(schema)) == schema
     codes = {"categories": {"c": ["4373", "12"]}, "file": {"decimal": "1,234.5"}}
@@ -178,10 +200,20 @@ def test_commas_that_set_off_thousands_are_declared():
 
 
 EXPRESSIONS = (
-    "x ** 2", "(x - 3) ** 3", "log(x + 6)", "1 / (x + 7)", "x * (1 - x)", "exp(-x / 10)", "abs(x - 1)",
+    "x ** 2",
+    "(x - 3) ** 3",
+    "log(x + 6)",
+    "1 / (x + 7)",
+    "x * (1 - x)",
+    "exp(-x / 10)",
+    "abs(x - 1)",
     "(x + 5) ** 0.5",
-    "sqrt(abs(x))", "(x + 9) ** -1", "log(exp(x / 5) + 1)", "-x + 2e3", "log10(x + 6) - log2(x + 8) * log1p(x + 5)",
-)  # fmt: skip
+    "sqrt(abs(x))",
+    "(x + 9) ** -1",
+    "log(exp(x / 5) + 1)",
+    "-x + 2e3",
+    "log10(x + 6) - log2(x + 8) * log1p(x + 5)",
+)
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
@@ -191,8 +223,12 @@ def test_bounds_of_a_transform_hold_for_whatever_a_cell_is(text):
     cells = [-1e300, *np.random.default_rng(0).uniform(-6, 6, 5000), 1e300, "5", 5, -5, 0, "inf"]
     found = np.array(encoded(features(n={"bounds": [-5, 5], "transform": text}), n=cells)["n"])
     known = np.clip(np.array([float(cell) for cell in cells[:-1]]), -5, 5)
-    functions = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")}
-    np.testing.assert_allclose(found[:-1], eval(text, {"x": known, **functions}), rtol=1e-12, atol=1e-12)
+    functions = {
+        name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")
+    }
+    np.testing.assert_allclose(
+        found[:-1], eval(text, {"x": known, **functions}), rtol=1e-12, atol=1e-12
+    )
     assert low <= np.min(found[:-1])
     assert np.max(found[:-1]) <= high
     assert np.isnan(found[-1])  # infinite, so missing
@@ -200,7 +236,9 @@ def test_bounds_of_a_transform_hold_for_whatever_a_cell_is(text):
 
 
 def test_targets_are_clipped_before_they_are_transformed():
-    schema = parse_schema({**features(n=[0, 1]), "target": {"y": {"bounds": [1, 100], "transform": "log"}}})
+    schema = parse_schema(
+        {**features(n=[0, 1]), "target": {"y": {"bounds": [1, 100], "transform": "log"}}}
+    )
     assert schema.target_bounds == (0.0, math.log(100))
     found = schema.target.transformed(np.array([0.0, 10.0, 1e9, math.nan]))
     np.testing.assert_allclose(found, [0, math.log(10), math.log(100), math.nan])
@@ -212,7 +250,10 @@ def longest_mapped_row(tables, trials=400, seed=0):
     rng = np.random.default_rng(seed)
     schema = parse_schema(tables)
     pool = ["a", "b", "", "yes", "no", "2024-05-06 07:00", *range(-3, 25), None, -1e9, 1e9]
-    cells = {name: read_cells([pool[i] for i in rng.integers(len(pool), size=trials)]) for name in schema.inputs}
+    cells = {
+        name: read_cells([pool[i] for i in rng.integers(len(pool), size=trials)])
+        for name in schema.inputs
+    }
     rows = encoded_array(encode_columns(schema, cells))
     row_map = RowMap.from_bounds(rows.shape[1], schema.feature_bounds)
     mapped = (rows[~np.isnan(rows).any(axis=1)] - row_map.shift) * row_map.scale
@@ -248,17 +289,29 @@ def test_products_of_two_positive_numbers_are_bounded_by_their_number():
     ("tables", "part"),
     [
         (features(n={"bounds": [0, 1], "transform": "cube"}), "have a transform of"),
-        (features(n={"bounds": [-1, 1], "transform": "log1p"}), "takes log1p where the bounds allow"),
+        (
+            features(n={"bounds": [-1, 1], "transform": "log1p"}),
+            "takes log1p where the bounds allow",
+        ),
         (features(n={"bounds": [-1, 1], "transform": "sqrt"}), "takes sqrt where the bounds allow"),
         (features(n={"bounds": [-1, 1], "transform": "1 / x"}), "may be 0 within the bounds"),
         (features(n={"bounds": [-1, 1], "transform": "x ** 0.5"}), "takes a power"),
         (features(n={"bounds": [0, 1], "transform": "exp(1e4 * x)"}), "beyond 1e+150"),
         (features(n={"bounds": [0, 1], "transform": "x.__class__"}), "has parts other than"),
-        (features(n={"bounds": [0, 1], "transform": "open(x)"}), "has more than 200 characters, or parts"),
+        (
+            features(n={"bounds": [0, 1], "transform": "open(x)"}),
+            "has more than 200 characters, or parts",
+        ),
         (features(n={"bounds": [0, 1], "transform": "3 * 1"}), "told apart"),
-        ({**features(n=[0, 1]), "target": {"y": {"transform": "log"}}}, "bounds beside its transform"),
+        (
+            {**features(n=[0, 1]), "target": {"y": {"transform": "log"}}},
+            "bounds beside its transform",
+        ),
         ({"categories": {"c": {"values": ["a", "b"], "drop": "z"}}}, "have drop"),
-        ({"categories": {"c": ["a"]}, "encoding": {"drop": "first"}}, "drops the only level of 'c'"),
+        (
+            {"categories": {"c": ["a"]}, "encoding": {"drop": "first"}},
+            "drops the only level of 'c'",
+        ),
         ({"categories": {"c": ["a"]}, "encoding": {"drop": "last"}}, "[encoding] must be"),
         ({"categories": {"c": {"values": ["a"], "also": {"b": "z"}}}}, "have also"),
         ({"categories": {"c": {"values": ["a", "1"], "also": {"1.0": "a"}}}}, "which are one"),
@@ -284,7 +337,10 @@ def test_products_of_two_positive_numbers_are_bounded_by_their_number():
         ({**features(n=[0, 1]), "target": {"y": {"classes": ["a"]}}}, "must be a list"),
         ({"categories": {"c": ["a"], "c=a": ["b"]}, "features": {"c=a=b": [0, 1]}}, "same name"),
         (
-            {"categories": {n: [str(i) for i in range(400)] for n in "ab"}, "interactions": {"i": ["a", "b"]}},
+            {
+                "categories": {n: [str(i) for i in range(400)] for n in "ab"},
+                "interactions": {"i": ["a", "b"]},
+            },
             "more than 100,000 columns",
         ),
     ],
@@ -297,10 +353,14 @@ def test_what_a_schema_may_not_say(tables, part):
 
 def test_a_schema_can_be_written_down_and_read_again():
     tables = {
-        "features": {"n": {"bounds": [0, 10], "transform": "sqrt", "knots": [4], "unit": "kg", "missing": 3}},
+        "features": {
+            "n": {"bounds": [0, 10], "transform": "sqrt", "knots": [4], "unit": "kg", "missing": 3}
+        },
         "categories": {"c": {"values": ["a"], "other": True, "missing": "row"}},
         "flags": {"f": ["off", "on"]},
-        "dates": {"d": {"parts": ["days"], "since": "2020-01-01", "until": datetime.date(2021, 1, 1)}},
+        "dates": {
+            "d": {"parts": ["days"], "since": "2020-01-01", "until": datetime.date(2021, 1, 1)}
+        },
         "interactions": {"i": ["c", "f"]},
         "target": {"y": {"classes": ["no", "yes"]}},
         "person": {"column": "id"},

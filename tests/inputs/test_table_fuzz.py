@@ -1,4 +1,6 @@
-"""No table, whatever it holds, leads to a traceback, a message that quotes it, or an error that depends on it."""
+"""No table, whatever it holds, leads to a traceback, a message that quotes it, or an error that
+depends on it.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def attack(seed: int, folder, share_of_fits: float) -> str:
     except Exception as error:
         shown = str(error)
         quoted = [secret for secret in SECRETS if secret in shown]
-        raise AssertionError(f"seed {seed}, {action}: {type(error).__name__}, quoting {quoted}") from error
+        raise AssertionError(
+            f"seed {seed}, {action}: {type(error).__name__}, quoting {quoted}"
+        ) from error
     return action
 
 

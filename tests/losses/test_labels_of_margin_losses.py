@@ -1,4 +1,6 @@
-"""A loss of y z is as steep as its largest label: objectives clip labels to [-1, 1] whatever the rows hold."""
+"""A loss of y z is as steep as its largest label: objectives clip labels to [-1, 1] whatever the
+rows hold.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,12 @@ import pytest
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import NoisySGD, OutputPerturbation
-from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective, TiltedObjective
+from dpconvex.objectives import (
+    AdversarialObjective,
+    CostlyAdversaryObjective,
+    EmpiricalObjective,
+    TiltedObjective,
+)
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
 N = 50
@@ -30,7 +37,8 @@ def neighbours(label):
 @pytest.mark.parametrize("label", [-1e4, 1e300, -1e-3])
 def test_gradients_move_no_further_than_labels_allow(builder, label):
     theta = np.array([0.3, -0.2, 0.1])
-    gradients, clipped = [], []
+    gradients = []
+    clipped = []
     for X, y in neighbours(label):
         gradients.append(BUILDERS[builder](MemoryRows(X, y, ROW_MAP)).gradient(theta))
         labels = np.clip(y, -1, 1)
@@ -48,7 +56,9 @@ def test_gradients_move_no_further_than_labels_allow(builder, label):
     ],
 )
 def test_a_release_by_hand_is_moved_by_no_more_than_is_certified(mechanism, term, alpha, guarantee):
-    certificate = mechanism.certify(LinearBounds(N, 2, Logistic(), 1.0, 1.0, alpha=alpha), guarantee)
+    certificate = mechanism.certify(
+        LinearBounds(N, 2, Logistic(), 1.0, 1.0, alpha=alpha), guarantee
+    )
     found = []
     for X, y in neighbours(-1e4):
         objective = EmpiricalObjective(MemoryRows(X, y, ROW_MAP), Logistic(), alpha)

@@ -50,7 +50,10 @@ def targets(loss):
 def difference(function, z, step):
     """Central difference of order 6."""
     coefficients = {1: 45 / 60, 2: -9 / 60, 3: 1 / 60}
-    return sum(c * (function(z + j * step) - function(z - j * step)) for j, c in coefficients.items()) / step
+    return (
+        sum(c * (function(z + j * step) - function(z - j * step)) for j, c in coefficients.items())
+        / step
+    )
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
@@ -100,7 +103,8 @@ def test_frozen_hashable_and_picklable(loss):
 @pytest.mark.parametrize("loss", [loss for loss in ALL_LOSSES if loss != Squared()], ids=repr)
 def test_extreme_margins_are_finite_and_asymptotically_linear(loss):
     u = np.array([-1e8, 1e8])
-    value, slope = loss.value_at(u), loss.slope_at(u)
+    value = loss.value_at(u)
+    slope = loss.slope_at(u)
     assert np.all(np.isfinite(value))
     np.testing.assert_allclose(value, slope * u, rtol=1e-7, atol=20.0)
 
@@ -155,11 +159,14 @@ def test_declared_constants(loss, lipschitz, smoothness):
 
 @pytest.mark.parametrize("loss", KINKED_LOSSES, ids=repr)
 def test_weighted_absolute_value_form(loss):
-    shape, u = loss.piecewise_linear, np.linspace(-5, 5, 101)
+    shape = loss.piecewise_linear
+    u = np.linspace(-5, 5, 101)
     written = shape.slope * u
     for weight, knot in zip(shape.weights, shape.knots, strict=True):
         written = written + weight * np.abs(u - knot)
-    np.testing.assert_allclose(np.ptp(loss.value_at(u) - written), 0.0, atol=1e-13)  # up to a constant
+    np.testing.assert_allclose(
+        np.ptp(loss.value_at(u) - written), 0.0, atol=1e-13
+    )  # up to a constant
 
 
 def test_own_losses_from_lists_are_equal():

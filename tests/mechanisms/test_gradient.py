@@ -1,4 +1,6 @@
-"""Noisy gradient descent: what is planned is what is drawn, it composes to mu, and it finds the minimiser."""
+"""Noisy gradient descent: what is planned is what is drawn, it composes to mu, and it finds the
+minimiser.
+"""
 
 import math
 from collections import Counter
@@ -52,7 +54,9 @@ def objective_of(X, y, row_map, bounds):
 
 def spent(certificate):
     """``sqrt(sum of releases (sensitivity / std)^2)``."""
-    return math.sqrt(sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values()))
+    return math.sqrt(
+        sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values())
+    )
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -62,7 +66,9 @@ def spent(certificate):
 def test_phases_compose_to_mu(loss, neighbors, inference, n):
     _, bounds = facts(loss, n, neighbors=neighbors)
     for guarantee in (GaussianDP(0.7), ApproxDP(1.0, 1e-6)):
-        certificate = NoisyGradientDescent().certify(bounds, guarantee, {"inference": True} if inference else {})
+        certificate = NoisyGradientDescent().certify(
+            bounds, guarantee, {"inference": True} if inference else {}
+        )
         mu = spent(certificate)
         if isinstance(guarantee, GaussianDP):
             assert mu == pytest.approx(0.7, rel=1e-7)  # the rest pays for rounding
@@ -81,12 +87,16 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, inference, mu):
     """No release without its noise, no noise without its release, in every degree of effort."""
     rng = np.random.default_rng(0)
     n = 60
-    X, y = rng.uniform(-1, 1, size=(n, 3)), rng.choice([-1.0, 1.0], size=n)
+    X = rng.uniform(-1, 1, size=(n, 3))
+    y = rng.choice([-1.0, 1.0], size=n)
     nominal = n if neighbors == "replace_one" else n + 7  # need not be the true number
     row_map, bounds = facts(loss, nominal, neighbors=neighbors)
     mechanism = NoisyGradientDescent()
-    certificate = mechanism.certify(bounds, GaussianDP(mu), {"inference": True} if inference else {})
-    noise, record = Recorder(0), {}
+    certificate = mechanism.certify(
+        bounds, GaussianDP(mu), {"inference": True} if inference else {}
+    )
+    noise = Recorder(0)
+    record = {}
     mechanism.release(objective_of(X, y, row_map, bounds), certificate, noise, record)
     planned = Counter()
     for term in certificate.noise.values():
@@ -104,13 +114,18 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, inference, mu):
 @pytest.mark.parametrize("levels", [(), (0.1, 0.5, 0.9)])
 def test_draws_of_levels_and_ignored_rows_are_those_of_the_certificate(levels, ignored):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, size=(60, 3)), rng.uniform(-1, 1, size=60)
+    X = rng.uniform(-1, 1, size=(60, 3))
+    y = rng.uniform(-1, 1, size=60)
     if ignored:
         y[::7] = np.nan
     row_map, bounds = facts(Pinball(0.5), 60)
-    bounds, mechanism = replace(bounds, ignored_rows=ignored), NoisyGradientDescent()
-    certificate = mechanism.certify(bounds, GaussianDP(300.0), {"gradient": mechanism.settings(levels=levels)})
-    noise, record = Recorder(0), {}
+    bounds = replace(bounds, ignored_rows=ignored)
+    mechanism = NoisyGradientDescent()
+    certificate = mechanism.certify(
+        bounds, GaussianDP(300.0), {"gradient": mechanism.settings(levels=levels)}
+    )
+    noise = Recorder(0)
+    record = {}
     found = mechanism.release(objective_of(X, y, row_map, bounds), certificate, noise, record)
     assert found.shape == ((3, 4) if levels else (4,))
     planned = Counter()
@@ -163,22 +178,32 @@ def test_steps_are_obeyed():
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("scale", [0.01, 0.2])
 def test_without_noise_it_finds_the_quantile(quantile, scale):
-    """A budget so large that noise vanishes: what remains is the error of the optimisation itself."""
+    """A budget so large that noise vanishes: what remains is the error of the optimisation
+    itself.
+    """
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(4_000, 3))
     line = 0.3 + X @ np.array([0.3, -0.2, 0.1])
     y = line + scale * rng.normal(size=4_000)
     model = DPQuantileRegressor(
-        quantile, mu=1e5, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism="gradient",
+        quantile,
+        mu=1e5,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+        mechanism="gradient",
         random_state=0,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     best = line + np.quantile(y - line, quantile)
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(y, best, alpha=quantile)
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
+        y, best, alpha=quantile
+    )
     assert ratio < 1.01
 
 
 def test_columns_of_different_scale():
-    """Columns that fill 1 % to 100 % of their public bounds, away from the centre, are all found."""
+    """Columns that fill 1 % to 100 % of their public bounds, away from the centre, are all
+    found.
+    """
     rng = np.random.default_rng(2)
     n = 20_000
     spread = np.array([1.0, 0.3, 0.1, 0.03, 0.01])
@@ -191,7 +216,9 @@ def test_columns_of_different_scale():
     ).fit(X, y)
     assert model.certificate_.mechanism == "gradient"
     best = line + 0.1 * 0.5244
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=0.7) / mean_pinball_loss(y, best, alpha=0.7)
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=0.7) / mean_pinball_loss(
+        y, best, alpha=0.7
+    )
     assert ratio < 1.05
 
 
@@ -204,11 +231,17 @@ def test_targets_far_narrower_than_their_range(quantile):
     line = 30 + X @ np.array([1.0, -1.0, 0.5, 0.0])
     y = line + 2.0 * rng.normal(size=n)
     model = DPQuantileRegressor(
-        quantile, epsilon=1.0, delta=1e-6, feature_bounds=(0, 10), target_bounds=(-20, 80),
+        quantile,
+        epsilon=1.0,
+        delta=1e-6,
+        feature_bounds=(0, 10),
+        target_bounds=(-20, 80),
         random_state=0,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     best = line + 2.0 * {0.5: 0.0, 0.9: 1.28155}[quantile]
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(y, best, alpha=quantile)
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
+        y, best, alpha=quantile
+    )
     assert ratio < 1.05
     assert 0.5 < model.released_["residual_scale"] / (2.0 / 50) < 2.0
 
@@ -216,17 +249,24 @@ def test_targets_far_narrower_than_their_range(quantile):
 def test_drowned_in_noise_it_stays_within_the_targets_range():
     """Thirty rows at a tiny budget: useless, but not absurd."""
     rng = np.random.default_rng(4)
-    X, y = rng.uniform(-1, 1, size=(30, 3)), rng.uniform(-1, 1, size=30)
+    X = rng.uniform(-1, 1, size=(30, 3))
+    y = rng.uniform(-1, 1, size=30)
     for seed in range(20):
         model = DPQuantileRegressor(
-            0.5, mu=0.01, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism="gradient",
+            0.5,
+            mu=0.01,
+            feature_bounds=(-1, 1),
+            target_bounds=(-1, 1),
+            mechanism="gradient",
             random_state=seed,
-        ).fit(X, y)  # fmt: skip
+        ).fit(X, y)
         assert np.abs(model.predict(X)).max() <= 2.0
 
 
 def counted(values, asked):
-    """What a search for their median asks: counts of values below a point less half of them, without noise."""
+    """What a search for their median asks: counts of values below a point less half of them,
+    without noise.
+    """
 
     def above_half(point):
         asked.append(int(np.count_nonzero(values < point)))
@@ -251,7 +291,8 @@ def test_one_sided_losses_are_planned_and_fitted():
     certificate = NoisyGradientDescent().certify(bounds, GaussianDP(1.0))
     certificate.verify()
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (300, 2)), rng.uniform(-1, 1, 300)
+    X = rng.uniform(-1, 1, (300, 2))
+    y = rng.uniform(-1, 1, 300)
     found = NoisyGradientDescent().release(objective_of(X, y, row_map, bounds), certificate, 0)
     assert np.isfinite(found).all()
 
@@ -267,7 +308,9 @@ def test_the_quantiles_that_a_certificate_names_are_those_of_its_fit():
 
 @pytest.mark.parametrize("name", ["geometry_rows", "early_rows"])
 def test_parts_of_the_rows_need_a_public_number_of_rows(name):
-    """Where records may be added, which rows are a part of them would depend on their private number."""
+    """Where records may be added, which rows are a part of them would depend on their private
+    number.
+    """
     facts = LinearBounds(10_000, 3, Pinball(0.5), 1.0, 1.0, neighbors="add_or_remove_one")
     certificate = NoisyGradientDescent().certify(facts, GaussianDP(1.0))
     certificate.verify()
@@ -278,9 +321,12 @@ def test_parts_of_the_rows_need_a_public_number_of_rows(name):
 
 
 def test_rows_of_every_target_are_compared_with_the_certificate():
-    """Weights of the first target's rows serve all of them: rows of another map would be multiplied unbounded."""
+    """Weights of the first target's rows serve all of them: rows of another map would be
+    multiplied unbounded.
+    """
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (200, 3)), rng.uniform(-1, 1, 200)
+    X = rng.uniform(-1, 1, (200, 3))
+    y = rng.uniform(-1, 1, 200)
     row_map = RowMap.from_bounds(3, (-1, 1))
     bounds = LinearBounds(200, 3, Pinball(0.5), row_map.row_norm, row_map.max_norm, alpha=1e-3)
     mechanism = NoisyGradientDescent()
@@ -297,6 +343,8 @@ def test_rows_of_every_target_are_compared_with_the_certificate():
     for fact, targets in wrong.items():
         with pytest.raises(ValueError, match=f"They have {fact}="):
             mechanism.release(targets, certificate, 0)
-    with pytest.raises(ValueError, match="They have targets=1"):  # an objective is that of one target
+    with pytest.raises(
+        ValueError, match="They have targets=1"
+    ):  # an objective is that of one target
         mechanism.release(EmpiricalObjective(rows, Pinball(0.5), 1e-3), certificate, 0)
     assert mechanism.release([rows, MemoryRows(X, -y, row_map)], certificate, 0).shape == (2, 4)

@@ -8,7 +8,16 @@ import pytest
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, SoftThreshold, Squared
+from dpconvex.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Pinball,
+    PointwiseLoss,
+    SoftThreshold,
+    Squared,
+)
 from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
@@ -103,7 +112,9 @@ def test_kinked_losses_cost_no_more_noise_than_smooth_ones():
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.1)
     for n, alpha in ((50, 0.1), (10_000, 1e-2), (10**6, 1e-3)):
         kinked, reference = (
-            OutputPerturbation().certify(bounds_of(loss, n=n, alpha=alpha), GaussianDP(1.0)).noise["release"]["std"]
+            OutputPerturbation()
+            .certify(bounds_of(loss, n=n, alpha=alpha), GaussianDP(1.0))
+            .noise["release"]["std"]
             for loss in (Pinball(0.8), smooth)
         )
         assert 1.0 <= kinked / reference <= 1.0101
@@ -130,15 +141,22 @@ def gives_up(objective, start, tolerance):
     raise ConvergenceError("No point was found.")
 
 
-@pytest.mark.parametrize("solver", [
-    None, Newton(), LBFGS(), "L-BFGS-B", "BFGS",
-    lambda objective, start, tolerance: start + 1.0,
-    lambda objective, start, tolerance: np.full(3, np.nan),
-    lambda objective, start, tolerance: 1 / 0,
-    lambda objective, start, tolerance: "no point at all",
-    lambda objective, start, tolerance: warnings.warn("data-dependent", stacklevel=1),
-    gives_up,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "solver",
+    [
+        None,
+        Newton(),
+        LBFGS(),
+        "L-BFGS-B",
+        "BFGS",
+        lambda objective, start, tolerance: start + 1.0,
+        lambda objective, start, tolerance: np.full(3, np.nan),
+        lambda objective, start, tolerance: 1 / 0,
+        lambda objective, start, tolerance: "no point at all",
+        lambda objective, start, tolerance: warnings.warn("data-dependent", stacklevel=1),
+        gives_up,
+    ],
+)
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
 def test_no_solver_is_believed(solver, loss):
     """Answers that are short, absurd or missing are polished or replaced, without a sign of it."""
@@ -163,7 +181,9 @@ def test_a_gap_is_certified_at_the_point(solver):
     assert certificate.solver_tolerance == pytest.approx(math.sqrt(2 * 0.05 * 1e-3))
     point = mechanism.minimise(objective, certificate)
     solution = certify_point(objective, point, certificate.solver_tolerance)
-    best = OutputPerturbation().minimise(objective, OutputPerturbation().certify(bounds, PureDP(1.0)))
+    best = OutputPerturbation().minimise(
+        objective, OutputPerturbation().certify(bounds, PureDP(1.0))
+    )
     assert objective.value(point) - objective.value(best) <= 1e-3
     assert solution is None or solution.gap <= 1e-3
 
@@ -231,7 +251,8 @@ class Curved(PointwiseLoss):
 
 
 def test_refusals_name_the_remedy():
-    mechanism, claim = OutputPerturbation(), PureDP(1.0)
+    mechanism = OutputPerturbation()
+    claim = PureDP(1.0)
     with pytest.raises(ValueError, match=r"alpha above 0.*linear_preset"):
         mechanism.certify(bounds_of(alpha=0.0), claim)
     with pytest.raises(ValueError, match=r"lipschitz=inf. Use Huber"):
@@ -287,6 +308,8 @@ def test_a_solver_is_never_believed(mechanism):
 @pytest.mark.parametrize("solver", [3, "newton-ish", object()])
 @pytest.mark.parametrize("mechanism", [ObjectivePerturbation, OutputPerturbation])
 def test_what_is_no_solver_is_refused_before_data(mechanism, solver):
-    model = DPQuantileRegressor(mechanism=mechanism(solver=solver), feature_bounds=(0, 1), target_bounds=(0, 2))
+    model = DPQuantileRegressor(
+        mechanism=mechanism(solver=solver), feature_bounds=(0, 1), target_bounds=(0, 2)
+    )
     with pytest.raises(ValueError, match="'solver' parameter of"):
         model.certify(300, 2)

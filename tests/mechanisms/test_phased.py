@@ -12,7 +12,15 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP, gaussian_scale
+from dpconvex.privacy import (
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    LinearBounds,
+    PureDP,
+    gaussian_scale,
+)
 from dpconvex.privacy.bounds.phases import phases_of
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -125,7 +133,9 @@ def data(n=1000, seed=0, scale=1.0):
 
 
 @pytest.mark.parametrize("method", BOTH)
-@pytest.mark.parametrize("loss", [convolve(Pinball(0.5), LogisticKernel(), 0.05), Huber(0.2)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [convolve(Pinball(0.5), LogisticKernel(), 0.05), Huber(0.2)], ids=repr
+)
 def test_finds_the_coefficients_with_little_noise(method, loss):
     X, y = data()
     rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
@@ -172,9 +182,14 @@ def test_estimator(mechanism, bandwidth):
     X = rng.uniform(-1, 1, size=(4000, 2))
     y = 1 + X @ [1.0, -2.0] + 0.3 * rng.normal(size=4000)
     model = DPQuantileRegressor(
-        0.5, mu=5.0, feature_bounds=(-1, 1), target_bounds=(-3, 3), mechanism=mechanism,
-        bandwidth=bandwidth, random_state=0,
-    )  # fmt: skip
+        0.5,
+        mu=5.0,
+        feature_bounds=(-1, 1),
+        target_bounds=(-3, 3),
+        mechanism=mechanism,
+        bandwidth=bandwidth,
+        random_state=0,
+    )
     model.fit(X, y)
     assert model.certificate_.to_json() == model.certify(4000, 2).to_json()
     model.certificate_.verify()

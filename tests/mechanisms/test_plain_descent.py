@@ -1,4 +1,6 @@
-"""Noisy descent with the user's own steps, start, truncation and covariance: the printed algorithm, and its noise."""
+"""Noisy descent with the user's own steps, start, truncation and covariance: the printed
+algorithm, and its noise.
+"""
 
 import json
 import math
@@ -17,7 +19,10 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import Certificate, CertificateError, GaussianDP, LinearBounds
 from dpconvex.privacy.noise import NoiseSource
 
-TAU, WIDTH, TRUNCATION, STEPS = 0.7, 0.3, 2.0, 12
+TAU = 0.7
+WIDTH = 0.3
+TRUNCATION = 2.0
+STEPS = 12
 P = 4
 
 
@@ -33,10 +38,14 @@ def mechanism(**choices):
 
 
 def certified(chosen, n, mu=1.0, neighbors="replace_one"):
-    bounds = LinearBounds(n, P, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False, neighbors=neighbors)
+    bounds = LinearBounds(
+        n, P, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False, neighbors=neighbors
+    )
     from dpconvex.smoothing import GaussianKernel
 
-    return chosen.certify(bounds, GaussianDP(mu), {"gradient": chosen.settings(WIDTH, GaussianKernel())})
+    return chosen.certify(
+        bounds, GaussianDP(mu), {"gradient": chosen.settings(WIDTH, GaussianKernel())}
+    )
 
 
 def objective(X, y):
@@ -100,11 +109,14 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
     rng = np.random.default_rng(seed)
     X, y = problem(7, seed)
     X = X * 10 ** rng.uniform(-1, 2, size=(7, 1))
-    other, z = X.copy(), y.copy()
+    other = X.copy()
+    z = y.copy()
     other[0] = -X[0] if seed % 3 else rng.normal(size=P) * 5
     z[0] = rng.choice([-1e6, 1e6]) if seed % 2 else rng.normal()
     white = rng.normal(size=(P, P))
-    chosen = mechanism(steps=1, start=rng.normal(size=P), covariance=white @ white.T + 0.01 * np.eye(P))
+    chosen = mechanism(
+        steps=1, start=rng.normal(size=P), covariance=white @ white.T + 0.01 * np.eye(P)
+    )
     for neighbors in ("replace_one", "add_or_remove_one"):
         certificate = certified(chosen, 7, neighbors=neighbors)
         sides = [(X, y), (other, z)] if neighbors == "replace_one" else [(X, y), (X[1:], y[1:])]
@@ -119,13 +131,22 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
 
 @pytest.mark.parametrize("white", [False, True])
 def test_a_row_more_flips_no_slope_of_another(white):
-    """Targets on their own predictions at a public start: a product of matrices rounds 3 rows otherwise than 4."""
-    d, rng = 8, np.random.default_rng(0)
-    X, start = rng.normal(size=(8, d)), rng.normal(size=d)
+    """Targets on their own predictions at a public start: a product of matrices rounds 3 rows
+    otherwise than 4.
+    """
+    d = 8
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, d))
+    start = rng.normal(size=d)
     bounds = LinearBounds(
-        4, d, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False,
+        4,
+        d,
+        Pinball(TAU),
+        row_norm=50.0,
+        max_norm=50.0,
+        fit_intercept=False,
         neighbors="add_or_remove_one",
-    )  # fmt: skip
+    )
     turn = rng.normal(size=(d, d))
     covariance = turn @ turn.T + np.eye(d) if white else None
     chosen = mechanism(steps=1, start=start, covariance=covariance)
@@ -160,7 +181,8 @@ def test_opposite_rows_attain_the_sensitivity():
         source = Exact()
         chosen.release(objective(rows, y), certificate, source, {})
         sums.append(source.sums[0])
-    moved, stated = np.linalg.norm(sums[0] - sums[1]), certificate.noise["gradients"].sensitivity
+    moved = np.linalg.norm(sums[0] - sums[1])
+    stated = certificate.noise["gradients"].sensitivity
     assert moved == pytest.approx(stated / 1.001, rel=1e-6)
     assert moved > 0.5 * stated * (1 + 1e-6)  # half the noise would not do
 
@@ -168,7 +190,9 @@ def test_opposite_rows_attain_the_sensitivity():
 def test_halved_noise_and_other_facts_are_refused():
     certificate = certified(mechanism(), 100)
     for edit in (
-        lambda tree: tree["noise"]["gradients"].update(scale=tree["noise"]["gradients"]["scale"] / 2),
+        lambda tree: tree["noise"]["gradients"].update(
+            scale=tree["noise"]["gradients"]["scale"] / 2
+        ),
         lambda tree: tree["parameters"]["plain"].update(truncation=2 * TRUNCATION),
         lambda tree: tree["parameters"]["gradient"].update(steps=2 * STEPS),
         lambda tree: tree["parameters"]["plain"].update(covariance=[[0.0] * P] * P),
@@ -182,9 +206,15 @@ def test_halved_noise_and_other_facts_are_refused():
 def test_through_an_estimator(tmp_path):
     X, y = problem(400)
     model = DPNewsvendor(
-        3.0, 1.0, mu=2.0, feature_bounds=(-4, 4), target_bounds=(-4, 6), bandwidth=1.0, random_state=0,
+        3.0,
+        1.0,
+        mu=2.0,
+        feature_bounds=(-4, 4),
+        target_bounds=(-4, 6),
+        bandwidth=1.0,
+        random_state=0,
         mechanism=NoisyGradientDescent(steps=15, step_size=1.0, average=False),
-    ).fit(X[:, 1:], y)  # fmt: skip
+    ).fit(X[:, 1:], y)
     assert model.certificate_.mechanism == "plain-gradient"
     model.certificate_.verify()
     save_model(model, tmp_path / "model.json")

@@ -20,7 +20,12 @@ from dpconvex.mechanisms import (
     PhasedSGD,
     StructuredGradientDescent,
 )
-from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective, TiltedObjective
+from dpconvex.objectives import (
+    AdversarialObjective,
+    CostlyAdversaryObjective,
+    EmpiricalObjective,
+    TiltedObjective,
+)
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, LinearBounds
@@ -30,7 +35,8 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, Tilte
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
-N, D = 64, 2
+N = 64
+D = 2
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(N, D))
 Y = np.where(RNG.random(N) < 0.5, 1.0, -1.0)
@@ -60,23 +66,35 @@ class Setting:
 
 
 def rows_of(bounds, **options):
-    row_map = RowMap(D, bounds.row_norm, bounds.fit_intercept, "weight", (-1.0,) * D, (1.0,) * D)  # max_norm sqrt(2)
+    row_map = RowMap(
+        D, bounds.row_norm, bounds.fit_intercept, "weight", (-1.0,) * D, (1.0,) * D
+    )  # max_norm sqrt(2)
     return MemoryRows(X, Y, row_map, threads=1, **options)
 
 
 def linear(bounds, **options):
-    return EmpiricalObjective(rows_of(bounds, **options), bounds.loss, bounds.alpha, bounds.n_samples)
+    return EmpiricalObjective(
+        rows_of(bounds, **options), bounds.loss, bounds.alpha, bounds.n_samples
+    )
 
 
 def tilted(bounds):
-    return TiltedObjective(rows_of(bounds), bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
+    return TiltedObjective(
+        rows_of(bounds), bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
+    )
 
 
 def robust(bounds):
     if bounds.cost is not None:
         return CostlyAdversaryObjective(rows_of(bounds), bounds.loss, bounds.alpha, bounds.cost)
     return AdversarialObjective(
-        rows_of(bounds), bounds.loss, bounds.alpha, bounds.radius, bounds.norm, bounds.width, bounds.n_samples
+        rows_of(bounds),
+        bounds.loss,
+        bounds.alpha,
+        bounds.radius,
+        bounds.norm,
+        bounds.width,
+        bounds.n_samples,
     )
 
 
@@ -90,7 +108,13 @@ def structured(bounds):
 
 def pairwise(bounds):
     return PairwiseObjective(
-        X / 2, Y > 0, bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative, row_norm=bounds.row_norm
+        X / 2,
+        Y > 0,
+        bounds.loss,
+        bounds.alpha,
+        bounds.min_positive,
+        bounds.min_negative,
+        row_norm=bounds.row_norm,
     )
 
 
@@ -98,7 +122,13 @@ def mapped_pairs(bounds):
     row_map = RowMap(D, bounds.row_norm, False, "shorten", (0.0,) * D, (1.0,) * D)
     rows = MemoryRows(np.abs(X), Y, row_map, threads=1)
     return PairwiseObjective(
-        rows, None, bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative, row_norm=bounds.row_norm
+        rows,
+        None,
+        bounds.loss,
+        bounds.alpha,
+        bounds.min_positive,
+        bounds.min_negative,
+        row_norm=bounds.row_norm,
     )
 
 
@@ -148,11 +178,15 @@ SETTINGS = {
     ),
     "robust": Setting(ROBUST, robust, ROBUST_FACTS),
     "costly": Setting(
-        replace(ROBUST, cost=20.0), robust, {"alpha": 0.2, "n_samples": N + 1, "row_norm": 0.5, "cost": 30.0}
+        replace(ROBUST, cost=20.0),
+        robust,
+        {"alpha": 0.2, "n_samples": N + 1, "row_norm": 0.5, "cost": 30.0},
     ),
     "structured": Setting(STRUCTURED, structured, STRUCTURED_FACTS),
     "pairs": Setting(PAIRS, pairwise, PAIR_FACTS),
-    "mapped pairs": Setting(replace(PAIRS, diameter=math.sqrt(2)), mapped_pairs, {**PAIR_FACTS, "diameter": 1.0}),
+    "mapped pairs": Setting(
+        replace(PAIRS, diameter=math.sqrt(2)), mapped_pairs, {**PAIR_FACTS, "diameter": 1.0}
+    ),
 }
 
 MECHANISMS = [
@@ -172,7 +206,11 @@ MECHANISMS = [
     ("pairs", PairwiseObjectivePerturbation()),
     ("mapped pairs", PairwiseObjectivePerturbation()),
 ]
-CASES = [(setting, mechanism, fact) for setting, mechanism in MECHANISMS for fact in SETTINGS[setting].wrong]
+CASES = [
+    (setting, mechanism, fact)
+    for setting, mechanism in MECHANISMS
+    for fact in SETTINGS[setting].wrong
+]
 WORDS = {"n_samples": "divisor|n_rows|n_records"}
 
 
@@ -192,8 +230,11 @@ def test_any_other_objective_is_refused_before_noise(setting, mechanism, fact):
     given = SETTINGS[setting]
     bounds = replace(given.bounds, **{fact: given.wrong[fact]})
     certificate = mechanism.certify(bounds, BUDGET)
-    # The steepness of a tilted objective's wall follows from its rows, and may be named in their place.
-    with pytest.raises(ValueError, match=rf"has ({WORDS.get(fact, fact)}|wall)=.*certificate was issued"):
+    # The steepness of a tilted objective's wall follows from its rows, and may be named in their
+    # place.
+    with pytest.raises(
+        ValueError, match=rf"has ({WORDS.get(fact, fact)}|wall)=.*certificate was issued"
+    ):
         mechanism.release(given.build(given.bounds), certificate, Silent())
 
 
@@ -251,10 +292,14 @@ def test_rows_that_nobody_bounded_are_refused():
 
 def test_rows_of_weights_are_not_shortened_rows():
     # Without bounds, weighted rows may be of any length, and the curvature is not bounded.
-    certificate = ObjectivePerturbation().certify(LinearBounds(N, D, Logistic(), 1.0, 1.0, alpha=0.5), BUDGET)
+    certificate = ObjectivePerturbation().certify(
+        LinearBounds(N, D, Logistic(), 1.0, 1.0, alpha=0.5), BUDGET
+    )
     rows = MemoryRows(X, Y, RowMap(D, 1.0, influence="weight"), threads=1)
     with pytest.raises(ValueError, match="has max_norm=inf"):
-        ObjectivePerturbation().release(EmpiricalObjective(rows, Logistic(), 0.5), certificate, Silent())
+        ObjectivePerturbation().release(
+            EmpiricalObjective(rows, Logistic(), 0.5), certificate, Silent()
+        )
 
 
 def test_variants_of_output_perturbation_compare_too():

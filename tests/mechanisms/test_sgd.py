@@ -8,7 +8,18 @@ import pytest
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, ReLU, Scaled, SoftThreshold, Squared
+from dpconvex.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    KinkedLoss,
+    Logistic,
+    Pinball,
+    ReLU,
+    Scaled,
+    SoftThreshold,
+    Squared,
+)
 from dpconvex.mechanisms import NoisySGD, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.planning import contractive_bandwidth
@@ -60,7 +71,9 @@ def test_unknown_loss_is_not_compiled():
 
 
 def mixture_renyi(first, second, rate, order):
-    """Renyi divergence of two mixtures of unit normal laws in the plane, by brute force on a grid."""
+    """Renyi divergence of two mixtures of unit normal laws in the plane, by brute force on a
+    grid.
+    """
     grid = np.linspace(-9, 9, 151)
     x, y = np.meshgrid(grid, grid)
 
@@ -77,7 +90,9 @@ def mixture_renyi(first, second, rate, order):
 @pytest.mark.parametrize(("rate", "mu"), [(0.5, 1.0), (0.2, 0.5), (0.1, 1.5), (0.02, 1.0)])
 @pytest.mark.parametrize("order", [1.5, 2.0, 3.0, 6.0])
 def test_replace_one_bound_covers_every_triple(rate, mu, order):
-    """Batches of one record: all others at the origin, the record at one end or another, all within mu."""
+    """Batches of one record: all others at the origin, the record at one end or another, all
+    within mu.
+    """
     bound = float(dominating_subsampled_rdp(rate, mu, [order])[0])
     ends = [(0.0, 0.0), (mu, 0.0), (mu / 2, math.sqrt(0.75) * mu), (-mu / 2, 0.0), (mu / 2, 0.0)]
     worst = 0.0
@@ -91,7 +106,8 @@ def test_replace_one_bound_covers_every_triple(rate, mu, order):
 
 def test_second_order_is_exact_for_small_rates():
     """``rate^2 (2 e^{mu^2} - 2 e^{mu^2/2})``, attained by three equidistant records."""
-    rate, mu = 1e-3, 0.8
+    rate = 1e-3
+    mu = 0.8
     corner = (mu / 2, math.sqrt(0.75) * mu)
     exact = mixture_renyi((mu, 0.0), corner, rate, 2.0)
     assert float(dominating_subsampled_rdp(rate, mu, [2.0])[0]) == pytest.approx(exact, rel=5e-3)
@@ -100,15 +116,21 @@ def test_second_order_is_exact_for_small_rates():
 @pytest.mark.parametrize("mu", [0.1, 0.7, 2.0])
 def test_full_batches_are_the_gaussian_mechanism(mu):
     orders = np.array([1.5, 2.0, 7.0])
-    np.testing.assert_allclose(dominating_subsampled_rdp(1.0, mu, orders), orders * mu**2 / 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        dominating_subsampled_rdp(1.0, mu, orders), orders * mu**2 / 2, rtol=1e-12
+    )
     # The integral itself, just below a rate of one.
     near = dominating_subsampled_rdp(1 - 1e-12, mu, np.array([1.5, 2.5]))
     np.testing.assert_allclose(near, np.array([1.5, 2.5]) * mu**2 / 2, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("n", "size", "multiplier"), [(5000, 1, 0.6), (5000, 1, 3.0), (100, 10, 1.0)])
+@pytest.mark.parametrize(
+    ("n", "size", "multiplier"), [(5000, 1, 0.6), (5000, 1, 3.0), (100, 10, 1.0)]
+)
 def test_between_dp_accountings_bounds(n, size, multiplier):
-    """Never above its general bound for sampling without replacement, never below Poisson sampling."""
+    """Never above its general bound for sampling without replacement, never below Poisson
+    sampling.
+    """
     from dp_accounting import NeighboringRelation, dp_event
     from dp_accounting.rdp import RdpAccountant
     from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
@@ -144,7 +166,8 @@ def test_poisson_add_or_remove_is_dp_accountings():
 
 
 @pytest.mark.parametrize(
-    ("sampling", "neighbors"), [("fixed", "replace_one"), ("poisson", "replace_one"), ("poisson", "add_or_remove_one")]
+    ("sampling", "neighbors"),
+    [("fixed", "replace_one"), ("poisson", "replace_one"), ("poisson", "add_or_remove_one")],
 )
 @pytest.mark.parametrize(("rate", "steps", "epsilon"), [(0.1, 40, 0.7), (0.01, 5000, 3.0)])
 def test_calibration_is_safe_and_tight(sampling, neighbors, rate, steps, epsilon):
@@ -160,7 +183,8 @@ def facts(n=200, loss=None, neighbors="replace_one", d=2):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "accounted"), [(1.0, 1e-2, 0.6384), (1.0, 1e-6, 0.8626), (0.5, 1e-2, 0.2206)]
+    ("epsilon", "delta", "accounted"),
+    [(1.0, 1e-2, 0.6384), (1.0, 1e-6, 0.8626), (0.5, 1e-2, 0.2206)],
 )
 def test_published_noise_is_certified_up_to_one(epsilon, delta, accounted):
     mechanism = NoisySGD(steps=5000**2, noise="published", average=1.0)
@@ -243,7 +267,11 @@ def objective_of(n=400, seed=0, loss=None):
     return EmpiricalObjective(rows, loss or Pinball(0.5), 0.0)
 
 
-RUN_LOSSES = [Pinball(0.5), convolve(Pinball(0.5), KERNELS["gaussian"], 0.1), moreau(Pinball(0.5), 5.0)]
+RUN_LOSSES = [
+    Pinball(0.5),
+    convolve(Pinball(0.5), KERNELS["gaussian"], 0.1),
+    moreau(Pinball(0.5), 5.0),
+]
 RUNS = [NoisySGD(), NoisySGD(batch_size=20), NoisySGD(batch_size=20, sampling="poisson")]
 
 
@@ -277,7 +305,9 @@ def test_own_loss_takes_the_same_steps():
 
 @pytest.mark.parametrize("mechanism", [replace(run, steps=200) for run in RUNS])
 @pytest.mark.parametrize("loss", [Huber(0.5), type("Own", (Huber,), {})(0.5)], ids=["", "own"])
-def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(mechanism, loss, monkeypatch):
+def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(
+    mechanism, loss, monkeypatch
+):
     bounds = LinearBounds(400, 2, loss, math.sqrt(2), math.sqrt(2))
     certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-2), seeded=True)
     objective = objective_of(loss=loss)
@@ -293,8 +323,13 @@ def test_estimator(mechanism):
     X = rng.uniform(-1, 1, size=(2000, 2))
     y = 1 + X @ [1.0, -2.0] + 0.3 * rng.normal(size=2000)
     model = DPQuantileRegressor(
-        0.7, epsilon=3.0, feature_bounds=(-1, 1), target_bounds=(-5, 5), mechanism=mechanism, random_state=0
-    )  # fmt: skip
+        0.7,
+        epsilon=3.0,
+        feature_bounds=(-1, 1),
+        target_bounds=(-5, 5),
+        mechanism=mechanism,
+        random_state=0,
+    )
     model.fit(X, y)
     assert model.certificate_.to_json() == model.certify(2000, 2).to_json()
     model.certificate_.verify()
@@ -309,7 +344,9 @@ def test_names():
 
 @pytest.mark.parametrize(("step_size", "alpha"), [(1.7e308, 0.0), (1e99, 0.0), (3.0, 1.0)])
 def test_steps_that_could_overflow_are_refused(step_size, alpha):
-    """An infinite iterate made a slope that is no number of a zero row's, so that a release showed a record."""
+    """An infinite iterate made a slope that is no number of a zero row's, so that a release
+    showed a record.
+    """
     bounds = replace(facts(), alpha=alpha)
     with pytest.raises(ValueError, match="overflow"):
         NoisySGD(steps=20, step_size=step_size).certify(bounds, ApproxDP(1.0, 1e-6))

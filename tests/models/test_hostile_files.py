@@ -1,4 +1,5 @@
-"""Files from strangers are refused or loaded with little work and memory, whatever numbers they hold.
+"""Files from strangers are refused or loaded with little work and memory, whatever numbers they
+hold.
 
 Work is counted (function calls, densities, orders), not timed.
 """
@@ -26,7 +27,13 @@ from dpconvex import (
 )
 from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    NoisySGD,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PhasedERM,
+)
 from dpconvex.models import model_file
 from dpconvex.models.model_file import parse_certificate_file, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, subsampling
@@ -34,17 +41,22 @@ from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve_vector
 
 MEGABYTES = 100
-CALLS = 1_000_000  # entered and left: a certificate takes some thousand, and some ten for each number of a list
+# entered and left: a certificate takes some thousand, and some ten for each number of a list
+CALLS = 1_000_000
 
 BUDGET = ApproxDP(1.0, 1e-6)
 LINEAR = LinearBounds(1000, 3, Huber(0.5), 1.0, 1.0, alpha=0.1)
-VECTORS = StructuredBounds(1000, 5, convolve_vector(L1Norm(2), GaussianKernel(2), 0.5), 1.0, alpha=5.0)
+VECTORS = StructuredBounds(
+    1000, 5, convolve_vector(L1Norm(2), GaussianKernel(2), 0.5), 1.0, alpha=5.0
+)
 BASES = {
     "output": OutputPerturbation().certify(LINEAR, BUDGET),
     "phased": PhasedERM().certify(LINEAR, BUDGET),
     "sgd": NoisySGD(steps=1000).certify(LINEAR, BUDGET),
     "vectors": ObjectivePerturbation().certify(VECTORS, BUDGET),
-    "gradient": NoisyGradientDescent().certify(LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0), BUDGET),
+    "gradient": NoisyGradientDescent().certify(
+        LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0), BUDGET
+    ),
 }
 X = np.random.default_rng(0).uniform(0, 10, size=(200, 3))
 
@@ -65,7 +77,9 @@ class TooManyCalls(BaseException):
 
 
 def frugal(action):
-    """Run an action and return its error or None; fail if it takes too many calls or too much memory."""
+    """Run an action and return its error or None; fail if it takes too many calls or too much
+    memory.
+    """
     calls = 0
 
     def count(frame, event, argument):
@@ -108,7 +122,9 @@ def pieces(count, size, name=None):
     slopes = np.random.default_rng(0).normal(size=(count, size)).round(3).tolist()
     loss = {"class": "PiecewiseLinear", "slopes": slopes, "offsets": [0.0] * count}
     kernel = {"class": "GaussianKernel", "dim": 1}
-    return loss if name is None else {"class": name, "loss": loss, "kernel": kernel, "bandwidth": 1.0}
+    return (
+        loss if name is None else {"class": name, "loss": loss, "kernel": kernel, "bandwidth": 1.0}
+    )
 
 
 def nested(depth):
@@ -131,7 +147,10 @@ CERTIFICATES = {
     "1e6 classes": ("output", {"parameters": {"n_classes": 10**6, "problems": 10**6}}),
     "1e9 outputs": ("vectors", {**HUGE, "bounds.loss.kernel.dim": 1}),
     "a kernel in 1e9 dimensions": ("vectors", {**HUGE, "bounds.loss.kernel.dim": 10**9}),
-    "another one": ("vectors", {**HUGE, "bounds.loss.kernel": {"class": "ExponentialKernel", "dim": 10**9}}),
+    "another one": (
+        "vectors",
+        {**HUGE, "bounds.loss.kernel": {"class": "ExponentialKernel", "dim": 10**9}},
+    ),
     "a kernel of 1e9 dimensions for descent": (
         "gradient",
         {"parameters.gradient.kernel": {"class": "GaussianKernel", "dim": 10**9}},
@@ -155,7 +174,9 @@ def test_certificates_of_absurd_size(name):
 def test_the_curvature_of_many_knots_takes_few_densities(monkeypatch):
     seen = []
     plain = LogisticKernel._pdf
-    monkeypatch.setattr(LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1])
+    monkeypatch.setattr(
+        LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1]
+    )
     from dpconvex.privacy.description import rebuild_description
 
     few, many = (rebuild_description(kinked(count)) for count in (40, 1000))
@@ -171,7 +192,9 @@ def files(tmp_path_factory):
     settings = {"feature_bounds": (0, 10), "epsilon": 1.0, "delta": 1e-6}
     models = {
         "quantile": DPQuantileRegressor(0.5, target_bounds=(-5, 20), **settings).fit(X, X.sum(1)),
-        "sgd": DPQuantileRegressor(0.5, target_bounds=(-5, 20), mechanism="sgd", **settings).fit(X, X.sum(1)),
+        "sgd": DPQuantileRegressor(0.5, target_bounds=(-5, 20), mechanism="sgd", **settings).fit(
+            X, X.sum(1)
+        ),
         "classes": DPLogisticRegression(**settings).fit(X, np.arange(200) % 2),
         "auc": DPAUCClassifier(**settings).fit(X, np.arange(200) % 2),
         "median": DPMedian().fit(X.reshape(100, 2, 3) / 50, np.ones((100, 2))),
@@ -209,7 +232,7 @@ MODELS = {
     "1e6 classes": ("classes", {"certificate.parameters.n_classes": 10**6}),
     "1e5 labels": ("classes", {"classes": list(range(10**5))}),
     "1e4 declared labels": ("classes", {"parameters.classes": list(range(10**4))}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -221,7 +244,9 @@ def test_models_of_absurd_size(name, files):
 
 @pytest.mark.parametrize("sign", [".", ","])
 def test_a_word_of_many_digits_is_read_once(sign):
-    """Digits and a letter, 20,000 of them for 50 seconds: a pattern tried every way to part them."""
+    """Digits and a letter, 20,000 of them for 50 seconds: a pattern tried every way to part
+    them.
+    """
 
     def stop(*_):
         raise AssertionError("it takes more than a pass")
@@ -325,7 +350,9 @@ def test_settings_that_no_fit_takes_are_refused_where_no_certificate_needs_them(
     ],
 )
 def test_what_is_said_to_be_released_is_numbers(released, files):
-    """Words of a stranger stood in the report as if they were released, and ragged lists were an internal error."""
+    """Words of a stranger stood in the report as if they were released, and ragged lists were an
+    internal error.
+    """
     with pytest.raises(ModelFileError, match="must"):
         parse_model(put(files["quantile"], {"released": released}))
 
@@ -351,7 +378,8 @@ def test_what_could_not_be_read_is_not_saved(files, tmp_path, monkeypatch):
         save_model(model, tmp_path / "model.json")
 
 
-# The same version, but for what was checked before: verification must not depend on words of the file.
+# The same version, but for what was checked before: verification must not depend on words of the
+# file.
 
 
 @pytest.mark.parametrize("version", ["0.0.9", "99.0.0", ""])
@@ -381,20 +409,35 @@ def test_nothing_that_matters_may_be_omitted(name, files):
 FOREIGN = {
     "quantile": ({"loss": {"class": "Pinball", "quantile": 0.001}}, "loss"),
     "scaled": (
-        {"loss": {"class": "Scaled", "factor": 1e-6, "loss": {"class": "Pinball", "quantile": 0.5}}},
+        {
+            "loss": {
+                "class": "Scaled",
+                "factor": 1e-6,
+                "loss": {"class": "Pinball", "quantile": 0.5},
+            }
+        },
         "loss",
     ),
     "declared": (
-        {"loss": {"class": "DeclaredLoss", "name": "Pinball", "lipschitz": 1e-6, "smoothness": "inf"}},
+        {
+            "loss": {
+                "class": "DeclaredLoss",
+                "name": "Pinball",
+                "lipschitz": 1e-6,
+                "smoothness": "inf",
+            }
+        },
         "loss",
     ),
     "short rows": ({"row_norm": 1e-3}, "row_norm"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_certificate_of_smaller_facts_is_refused(name, files):
-    """A certificate that verifies, about a loss or rows that are not the estimator's: noise by a smaller slope."""
+    """A certificate that verifies, about a loss or rows that are not the estimator's: noise by a
+    smaller slope.
+    """
     content = copy.deepcopy(files["quantile"])
     facts, wrong = FOREIGN[name]
     stated = copy.deepcopy(content["certificate"])
@@ -419,12 +462,19 @@ def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_pat
     """An endless search once, for every epsilon below 0.0026 at this delta."""
     asked = []
     plain = subsampling.dominating_subsampled_rdp
-    monkeypatch.setattr(subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    monkeypatch.setattr(
+        subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1]
+    )
     ledger = Ledger(tmp_path / "budget.db", epsilon=1.0, delta=1e-5)
     model = DPQuantileRegressor(
-        0.5, epsilon=0.001, delta=1e-6, mechanism="sgd", feature_bounds=(0, 10),
-        target_bounds=(0, 30), ledger=ledger,
-    )  # fmt: skip
+        0.5,
+        epsilon=0.001,
+        delta=1e-6,
+        mechanism="sgd",
+        feature_bounds=(0, 10),
+        target_bounds=(0, 30),
+        ledger=ledger,
+    )
     with pytest.raises(ValueError, match=r"No noise is certified for epsilon=0\.001"):
         model.fit(X, X.sum(1))
     assert not ledger.entries()
@@ -434,7 +484,9 @@ def test_a_budget_that_sampling_cannot_keep_is_refused_before_the_charge(tmp_pat
 def test_the_largest_search_is_bounded(monkeypatch):
     asked = []
     plain = subsampling.dominating_subsampled_rdp
-    monkeypatch.setattr(subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1])
+    monkeypatch.setattr(
+        subsampling, "dominating_subsampled_rdp", lambda *a: (asked.append(a), plain(*a))[1]
+    )
     floor = subsampling.rdp_epsilon(subsampling._ORDERS, np.zeros(subsampling._ORDERS.size), 1e-6)
     subsampling.subsampled_multiplier("fixed", "replace_one", 0.01, 10, 1.001 * floor, 1e-6)
     assert len(asked) < 120

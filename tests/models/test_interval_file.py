@@ -1,4 +1,6 @@
-"""Files of prediction intervals: what is loaded is what was fitted, and what does not follow is refused."""
+"""Files of prediction intervals: what is loaded is what was fitted, and what does not follow is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_what_is_loaded_is_what_was_fitted(estimator, own, fitting, tmp_path):
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     path = tmp_path_factory.mktemp("intervals") / "model.json"
-    return saved(DPConformal(DPQuantileRegressor(0.5, **BOUNDS), coverage=0.7, calibration_share=0.5), path)
+    return saved(
+        DPConformal(DPQuantileRegressor(0.5, **BOUNDS), coverage=0.7, calibration_share=0.5), path
+    )
 
 
 def forged(plain, *place, value):

@@ -317,7 +317,16 @@ def test_certificates_from_strangers(content):
 def test_nothing_private_is_written(content):
     assert set(content) == {
         *("format", "version", "estimator", "parameters", "omitted", "n_features"),
-        *("feature_names", "product_names", "columns", "coef", "intercept", "classes", "released", "certificate"),
+        *(
+            "feature_names",
+            "product_names",
+            "columns",
+            "coef",
+            "intercept",
+            "classes",
+            "released",
+            "certificate",
+        ),
     }
     assert not {"ledger", "random_state", "verbose"} & set(content["parameters"])
 

@@ -1,4 +1,6 @@
-"""Model files whose certificate verifies, but is about another loss or other facts than the parameters say."""
+"""Model files whose certificate verifies, but is about another loss or other facts than the
+parameters say.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ from dpconvex.smoothing import LogisticKernel, convolve
 
 X = np.random.default_rng(0).random((400, 2))
 LABELS = (X[:, 0] > 0.5).astype(int)
-A, Y = np.random.default_rng(1).normal(size=(100, 2, 3)), np.zeros((100, 2))
+A = np.random.default_rng(1).normal(size=(100, 2, 3))
+Y = np.zeros((100, 2))
 CROSS = np.concatenate([np.eye(2), -np.eye(2)])
 
 
 @pytest.fixture
 def swapped(tmp_path):
-    """Return a function that loads a model's file after its certificate and other parts were exchanged."""
+    """Return a function that loads a model's file after its certificate and other parts were
+    exchanged.
+    """
 
     def load(model, certificate, omit=None, **parameters):
         certificate.verify()
@@ -100,7 +105,9 @@ def test_a_kernel_is_omitted_only_where_none_was_used(swapped):
     swapped(model, model.certificate_, omit="kernel")
 
 
-@pytest.mark.parametrize(("kind", "target"), [(DPTiltedClassifier, LABELS), (DPTiltedRegressor, X[:, 0])])
+@pytest.mark.parametrize(
+    ("kind", "target"), [(DPTiltedClassifier, LABELS), (DPTiltedRegressor, X[:, 0])]
+)
 def test_a_wall_is_one_that_the_plan_may_choose(swapped, kind, target):
     model = kind(tilt=2.0, feature_bounds=(0, 1)).fit(X, target)
     forged = issued(model.certificate_, coef_bound=1e-3)
@@ -163,7 +170,9 @@ def test_a_smoothed_level_is_near_the_quantile(swapped):
 @pytest.mark.parametrize("mechanism", ["output", "phased-sgd", "sgd"])
 def test_only_objective_perturbation_moves_the_level(swapped, mechanism):
     model = quantile(0.9, mechanism=mechanism, bandwidth=0.5).fit(X, X[:, 0])
-    other = issued(quantile(0.8, mechanism=mechanism, bandwidth=0.5).certify(400, 2), {"quantile": 0.9})
+    other = issued(
+        quantile(0.8, mechanism=mechanism, bandwidth=0.5).certify(400, 2), {"quantile": 0.9}
+    )
     with pytest.raises(ModelFileError, match=r"check .*loss"):
         swapped(model, other)
 
@@ -191,7 +200,8 @@ def test_the_stated_bandwidth_is_that_of_the_loss(swapped):
     ids=["text", "none", "texts", "shape", "negative", "skew"],
 )
 def test_intervals_are_those_of_a_matrix(tmp_path, covariance):
-    model, path = quantile(0.5, inference=True, mu=5.0).fit(X, X[:, 0]), tmp_path / "model.json"
+    model = quantile(0.5, inference=True, mu=5.0).fit(X, X[:, 0])
+    path = tmp_path / "model.json"
     save_model(model, path)
     assert np.array_equal(load_model(path).confidence_interval(), model.confidence_interval())
     content = json.loads(path.read_text())

@@ -26,7 +26,8 @@ def data(n=200, d=3, row_norm=1.0):
 
 def check_derivatives(objective):
     step = 1e-6
-    gradient, hessian = objective.gradient(THETA), objective.hessian(THETA)
+    gradient = objective.gradient(THETA)
+    hessian = objective.hessian(THETA)
     for j, axis in enumerate(np.eye(4)):
         ends = THETA + step * axis, THETA - step * axis
         slope = (objective.value(ends[0]) - objective.value(ends[1])) / (2 * step)
@@ -48,8 +49,12 @@ def test_derivatives_with_a_cost(loss):
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_no_perturbation_does_worse_than_the_closed_form(norm):
-    """Random moves on the sphere of the norm, and the worst one, which attains it up to the smoothing."""
-    rows, radius, width = data(20), 0.3, 1e-6
+    """Random moves on the sphere of the norm, and the worst one, which attains it up to the
+    smoothing.
+    """
+    rows = data(20)
+    radius = 0.3
+    width = 1e-6
     objective = AdversarialObjective(rows, Logistic(), 0.0, radius, norm, width)
     block, y, w = rows.mapped()
     claimed = objective.value(THETA)
@@ -71,7 +76,8 @@ def test_no_perturbation_does_worse_than_the_closed_form(norm):
 
 def test_radius_zero_is_the_mean_of_losses():
     rows = data()
-    robust, plain = (AdversarialObjective(rows, Logistic(), 0.1, 0.0), EmpiricalObjective(rows, Logistic(), 0.1))
+    robust = AdversarialObjective(rows, Logistic(), 0.1, 0.0)
+    plain = EmpiricalObjective(rows, Logistic(), 0.1)
     assert robust.value(THETA) == pytest.approx(plain.value(THETA), rel=1e-14)
     assert robust.gradient(THETA) == pytest.approx(plain.gradient(THETA), rel=1e-12)
 
@@ -96,9 +102,7 @@ def test_dual_norms(norm):
 def test_declared_constants_hold_for_every_record(loss, norm, row_norm):
     """Gradient and Hessian of single records, at corners and at random points."""
     row_map = RowMap.from_bounds(3, (-1.0, 1.0), row_norm)
-    facts = RobustBounds(
-        1, 3, loss, row_norm, row_map.max_norm, alpha=0.1, radius=0.3, norm=norm
-    )  # fmt: skip
+    facts = RobustBounds(1, 3, loss, row_norm, row_map.max_norm, alpha=0.1, radius=0.3, norm=norm)
     rng = np.random.default_rng(3)
     largest = [0.0, 0.0]
     for _ in range(150):
@@ -147,7 +151,9 @@ def test_costly_facts_hold():
 def test_certificates_survive_the_trip_to_json():
     for more in ({"norm": "linf"}, {"cost": 10.0}):
         facts = RobustBounds(1000, 3, Logistic(), 1.0, 1.0, alpha=0.2, **more)
-        again = Certificate.from_json(OutputPerturbation().certify(facts, ApproxDP(1.0, 1e-6)).to_json())
+        again = Certificate.from_json(
+            OutputPerturbation().certify(facts, ApproxDP(1.0, 1e-6)).to_json()
+        )
         again.verify()
         assert again.bounds == facts
 
@@ -165,7 +171,14 @@ def test_certificates_survive_the_trip_to_json():
     ],
 )
 def test_what_has_no_proof_is_refused(change, message):
-    facts = {"n_samples": 10, "n_features": 1, "loss": Logistic(), "row_norm": 1.0, "max_norm": 1.0, "alpha": 0.1}
+    facts = {
+        "n_samples": 10,
+        "n_features": 1,
+        "loss": Logistic(),
+        "row_norm": 1.0,
+        "max_norm": 1.0,
+        "alpha": 0.1,
+    }
     with pytest.raises(ValueError, match=message):
         RobustBounds(**{**facts, **change})
     if "cost" in change and "norm" not in change and "neighbors" not in change:
@@ -180,7 +193,11 @@ def test_objectives_check_their_parameters():
         AdversarialObjective(data(), Logistic(), 0.1, 0.1, "l3")
 
 
-SETS = {"l1": None, "box": (0.5, 2.0, 1.0), "hull": ((1.0, 0.0, 0.5), (-0.3, 0.8, 0.0), (0.2, 0.2, -1.5))}
+SETS = {
+    "l1": None,
+    "box": (0.5, 2.0, 1.0),
+    "hull": ((1.0, 0.0, 0.5), (-0.3, 0.8, 0.0), (0.2, 0.2, -1.5)),
+}
 
 
 @pytest.mark.parametrize("norm", SETS)
@@ -189,8 +206,11 @@ def test_sets_of_ones_own(norm):
 
     from dpconvex.privacy import RobustBounds
 
-    shape, width = SETS[norm], 0.05
-    bounds = RobustBounds(10, 3, Logistic(), 1.0, 1.0, radius=1.0, norm=norm, width=width, shape=shape)
+    shape = SETS[norm]
+    width = 0.05
+    bounds = RobustBounds(
+        10, 3, Logistic(), 1.0, 1.0, radius=1.0, norm=norm, width=width, shape=shape
+    )
     rng = np.random.default_rng(0)
     extremes = {
         "l1": np.eye(3),
@@ -205,7 +225,9 @@ def test_sets_of_ones_own(norm):
         assert support - slack - 1e-12 <= value <= support + 1e-12
         with localcontext() as context:
             context.prec = 40
-            exact = exact_adversary_support([Decimal(x) for x in c.tolist()], norm, Decimal(width), shape)
+            exact = exact_adversary_support(
+                [Decimal(x) for x in c.tolist()], norm, Decimal(width), shape
+            )
         assert value == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
         step = 1e-6
         around = [smoothed_adversary_support(c + step * e, norm, width, shape) for e in np.eye(3)]
@@ -226,7 +248,14 @@ def test_the_worst_move_in_a_set_is_what_the_objective_takes(norm):
     X = rng.normal(size=(300, 3)) / 2
     y = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
     model = DPRobustClassifier(
-        0.3, norm, shape=SETS[norm], alpha=0.1, epsilon=1e4, delta=1e-3, random_state=0, row_norm=2.0
+        0.3,
+        norm,
+        shape=SETS[norm],
+        alpha=0.1,
+        epsilon=1e4,
+        delta=1e-3,
+        random_state=0,
+        row_norm=2.0,
     )
     with pytest.warns(UserWarning, match="feature_bounds"):
         model.fit(X, y)

@@ -9,7 +9,12 @@ import pytest
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, L1Norm, Logistic, Pinball, Squared
 from dpconvex.losses.pair_losses import PairLogistic
-from dpconvex.objectives import EmpiricalObjective, PairwiseObjective, StructuredObjective, StructuredRecords
+from dpconvex.objectives import (
+    EmpiricalObjective,
+    PairwiseObjective,
+    StructuredObjective,
+    StructuredRecords,
+)
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -69,7 +74,8 @@ def test_numerical_derivatives(name):
     theta = np.random.default_rng(2).normal(size=5)
     step = 1e-5
     for j, unit in enumerate(np.eye(5)):
-        up, down = theta + step * unit, theta - step * unit
+        up = theta + step * unit
+        down = theta - step * unit
         slope = (objective.value(up) - objective.value(down)) / (2 * step)
         assert slope == pytest.approx(objective.gradient(theta)[j], abs=1e-8)
         column = (objective.gradient(up) - objective.gradient(down)) / (2 * step)
@@ -89,7 +95,8 @@ def test_declared_constants_bound_the_data_term(name):
 def exact_gradient_norm_error(objective, theta, gradient):
     """Distance of a computed gradient from the exact one, in 60 digits."""
     loss, x, y, w = objective.loss, *objective.rows.mapped()
-    quantile, h = mpmath.mpf(loss.loss.quantile), mpmath.mpf(loss.bandwidth)
+    quantile = mpmath.mpf(loss.loss.quantile)
+    h = mpmath.mpf(loss.bandwidth)
     with mpmath.workdps(60):
         point = [mpmath.mpf(float(t)) for t in theta]
         total = [mpmath.mpf(0)] * len(point)
@@ -100,12 +107,17 @@ def exact_gradient_norm_error(objective, theta, gradient):
             slope = (1 - quantile) - 1 / (1 + mpmath.exp(-argument))
             for j, value in enumerate(row):
                 total[j] += mpmath.mpf(float(weight)) * slope * value
-        divisor, alpha = mpmath.mpf(objective.divisor), mpmath.mpf(objective.alpha)
+        divisor = mpmath.mpf(objective.divisor)
+        alpha = mpmath.mpf(objective.alpha)
         exact = [
             t / divisor + alpha * p + mpmath.mpf(float(b))
             for t, p, b in zip(total, point, objective.linear, strict=True)
         ]
-        return float(mpmath.sqrt(sum((mpmath.mpf(float(g)) - e) ** 2 for g, e in zip(gradient, exact, strict=True))))
+        return float(
+            mpmath.sqrt(
+                sum((mpmath.mpf(float(g)) - e) ** 2 for g, e in zip(gradient, exact, strict=True))
+            )
+        )
 
 
 @pytest.mark.parametrize("bandwidth", [1.0, 1e-3, 1e-6])
@@ -116,7 +128,9 @@ def test_rounding_allowances_cover_the_error(bandwidth, size, influence):
     loss = convolve(Pinball(0.9), LogisticKernel(), bandwidth)
     linear = np.random.default_rng(5).normal(size=5)
     for seed in range(3):
-        objective = problem(loss, n=60, influence=influence, scale=size, seed=seed, linear=linear, divisor=50.0)
+        objective = problem(
+            loss, n=60, influence=influence, scale=size, seed=seed, linear=linear, divisor=50.0
+        )
         # Targets on the fitted line: the residuals of half the rows fall inside the bandwidth.
         theta = size * np.random.default_rng(seed).normal(size=5)
         x, _, _ = objective.rows.mapped()
@@ -156,9 +170,12 @@ def matrices():
 def test_with_linear_adds_in_mean_form_and_leaves_the_original_alone(make):
     """One meaning in every objective that has a linear term."""
     objective = make()
-    theta, linear = np.ones(5), np.arange(5.0)
+    theta = np.ones(5)
+    linear = np.arange(5.0)
     shifted = objective.with_linear(linear).with_linear(linear)
-    np.testing.assert_allclose(shifted.gradient(theta), objective.gradient(theta) + 2 * linear, rtol=1e-14)
+    np.testing.assert_allclose(
+        shifted.gradient(theta), objective.gradient(theta) + 2 * linear, rtol=1e-14
+    )
     assert shifted.value(theta) == pytest.approx(objective.value(theta) + 20.0)
     assert not objective.linear.any()
 
@@ -177,7 +194,9 @@ def test_subsample_approximates_the_objective():
 def test_widened_loss_is_the_average_over_a_window():
     objective = problem(Pinball(0.7))
     wide = objective.smoothed(0.4)
-    uniform = EmpiricalObjective(objective.rows, convolve(Pinball(0.7), UniformKernel(), 0.4), objective.alpha)
+    uniform = EmpiricalObjective(
+        objective.rows, convolve(Pinball(0.7), UniformKernel(), 0.4), objective.alpha
+    )
     theta = np.random.default_rng(3).normal(size=5)
     np.testing.assert_allclose(wide.gradient(theta), uniform.gradient(theta), rtol=1e-9)
     np.testing.assert_allclose(wide.hessian(theta), uniform.hessian(theta), rtol=1e-9)
@@ -186,7 +205,8 @@ def test_widened_loss_is_the_average_over_a_window():
 
 
 @pytest.mark.parametrize(
-    ("options", "name"), [({"alpha": -1.0}, "alpha"), ({"divisor": 0.0}, "divisor"), ({"linear": np.ones(2)}, "linear")]
+    ("options", "name"),
+    [({"alpha": -1.0}, "alpha"), ({"divisor": 0.0}, "divisor"), ({"linear": np.ones(2)}, "linear")],
 )
 def test_bad_parameters_are_refused(options, name):
     with pytest.raises(ValueError, match=name):

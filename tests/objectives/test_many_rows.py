@@ -1,4 +1,6 @@
-"""Certified minimisers with far more rows than the divisor says: rounding must not decide whether a fit succeeds."""
+"""Certified minimisers with far more rows than the divisor says: rounding must not decide
+whether a fit succeeds.
+"""
 
 import math
 
@@ -12,7 +14,13 @@ from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.privacy import LinearBounds
-from dpconvex.smoothing import GaussianKernel, LogisticKernel, UniformKernel, convolve, convolve_vector
+from dpconvex.smoothing import (
+    GaussianKernel,
+    LogisticKernel,
+    UniformKernel,
+    convolve,
+    convolve_vector,
+)
 from dpconvex.solvers import LBFGS, ConvergenceError, Envelope, Newton
 
 UNIT = 2.0**-53
@@ -54,7 +62,8 @@ def test_sums_keep_their_digits():
 @pytest.mark.parametrize("name", LOSSES)
 def test_refined_gradients_err_by_less_than_they_say(name):
     objective = crowded(LOSSES[name], 1e5, rows=60)
-    theta, offset = np.array([1e7 / 3, -math.pi]), np.array([3e-9, -2e-17])
+    theta = np.array([1e7 / 3, -math.pi])
+    offset = np.array([3e-9, -2e-17])
     gradient, allowance = objective.refined_gradient(theta, offset)
     block, y, w = objective.rows.mapped()
     with mpmath.workdps(60):
@@ -98,7 +107,9 @@ def test_without_more_digits_they_would_not_certify(monkeypatch):
     def give_up(descent, solver):
         raise descent.failure()
 
-    monkeypatch.setattr("dpconvex.solvers.certified_descent.CertifiedDescent.solve_around_best", give_up)
+    monkeypatch.setattr(
+        "dpconvex.solvers.certified_descent.CertifiedDescent.solve_around_best", give_up
+    )
     with pytest.raises(ConvergenceError):
         Newton().solve(crowded(LOSSES["huber"], 1e5), np.zeros(2), 2e-9)
 
@@ -121,10 +132,12 @@ def test_robust_objectives_too(norm):
     engine = MemoryRows(X, y, RowMap(3, 1.0), threads=1)
     objective = AdversarialObjective(engine, Logistic(), 1e-3, 0.1, norm, divisor=0.02)
     tolerance = 1e-9
-    theta, offset = np.array([3e3, 1e3, -7e2, 0.3]), np.array([1e-14, 3e-13, 0.0, -1e-17])
+    theta = np.array([3e3, 1e3, -7e2, 0.3])
+    offset = np.array([1e-14, 3e-13, 0.0, -1e-17])
     refined, error = objective.refined_gradient(theta, offset)
     assert np.linalg.norm(refined - objective.gradient(theta)) <= error + (
-        objective.rounding_allowance(theta) + np.linalg.norm(objective.hessian(theta), 2) * 2 * np.linalg.norm(offset)
+        objective.rounding_allowance(theta)
+        + np.linalg.norm(objective.hessian(theta), 2) * 2 * np.linalg.norm(offset)
     )
     assert error < 0.005 * objective.rounding_allowance(theta)
     for solver in (Newton(), LBFGS()):
@@ -139,7 +152,9 @@ def test_records_that_are_matrices_too():
     objective = StructuredObjective(StructuredRecords(A, Y, 5.0), loss, 1e-3, divisor=0.1)
     point = Newton().solve(objective, np.zeros(3), 1e-6).point
     refined, error = objective.refined_gradient(point)
-    assert np.linalg.norm(refined - objective.gradient(point)) <= (error + objective.rounding_allowance(point))
+    assert np.linalg.norm(refined - objective.gradient(point)) <= (
+        error + objective.rounding_allowance(point)
+    )
     coarse = objective.rounding_allowance(point)
     assert error < 0.02 * coarse
     tolerance = 0.05 * coarse

@@ -9,7 +9,11 @@ from scipy.special import expit
 
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, pair_sums
-from dpconvex.objectives.pair_sums import logistic_pair_cross, logistic_pair_sums, quadratic_pair_sums
+from dpconvex.objectives.pair_sums import (
+    logistic_pair_cross,
+    logistic_pair_sums,
+    quadratic_pair_sums,
+)
 
 rng = np.random.default_rng(0)
 SCORES = {
@@ -32,7 +36,8 @@ SCORES = {
 
 def close(found, exact, tolerance=1e-10):
     """Every sum has a small error relative to itself, wherever it does not underflow."""
-    found, exact = np.asarray(found), np.asarray(exact, dtype=np.longdouble)
+    found = np.asarray(found)
+    exact = np.asarray(exact, dtype=np.longdouble)
     seen = np.abs(exact) > 1e-290
     assert np.all(np.abs(found - exact)[seen] <= tolerance * np.abs(exact[seen]))
     assert np.all(np.abs(found[~seen]) <= 1e-280)
@@ -63,12 +68,17 @@ def test_cells_and_direct_summation_agree(name, monkeypatch):
 @pytest.mark.parametrize("name", SCORES)
 def test_piece_sums_equal_direct_ones(loss, name):
     s, t = SCORES[name]
-    difference, pieces = s[:, None] - t[None, :], loss.piecewise_quadratic
+    difference = s[:, None] - t[None, :]
+    pieces = loss.piecewise_quadratic
     for kind in ("value", "slope"):
         direct = getattr(loss, kind)(difference).astype(np.longdouble)
         for found, exact, size in (
             (quadratic_pair_sums(s, t, pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
-            (quadratic_pair_sums(t, s, pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
+            (
+                quadratic_pair_sums(t, s, pieces, kind, mirrored=True),
+                direct.sum(0),
+                np.abs(direct).sum(0),
+            ),
         ):
             # The direct value of a far difference is itself a difference of large numbers.
             slack = 1e-15 * np.abs(difference).max() ** 2 if kind == "value" else 0.0
@@ -94,7 +104,8 @@ def test_empty_classes_sum_to_nothing():
 @pytest.mark.parametrize("spread", [2.0, 1e5])
 def test_memory_is_linear(spread):
     """A table of pairs would take 16 GB; what is used is a few vectors."""
-    s, t = spread * rng.normal(size=20_000), spread * rng.normal(size=100_000)
+    s = spread * rng.normal(size=20_000)
+    t = spread * rng.normal(size=100_000)
     logistic_pair_sums(s[:10], t[:10])
     tracemalloc.start()
     logistic_pair_sums(s, t)

@@ -11,7 +11,8 @@ from dpconvex.engine import MemoryRows, RowMap, memory_rows, summation
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 
-N, D = 2000, 3
+N = 2000
+D = 3
 LOSSES = [PairLogistic(), PairHinge(0.5), PairSquared(), PairSquaredHinge()]
 
 
@@ -66,7 +67,9 @@ def test_a_large_table_has_the_coefficients_of_a_small_one(settings, dtype, monk
     X, y = make_table()
     X = X.astype(dtype)
     counts = {"min_positive": 300, "min_negative": 300}
-    model = DPAUCClassifier(epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings)
+    model = DPAUCClassifier(
+        epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings
+    )
     expected = clone(model).fit(X, y)
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1 << 13)

@@ -1,4 +1,6 @@
-"""Pairwise losses and objectives against brute force; bounds and calibration against their formulas."""
+"""Pairwise losses and objectives against brute force; bounds and calibration against their
+formulas.
+"""
 
 import math
 from dataclasses import replace
@@ -9,7 +11,15 @@ import pytest
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, PairwiseBounds, PureDP, gaussian_scale
+from dpconvex.privacy import (
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    PairwiseBounds,
+    PureDP,
+    gaussian_scale,
+)
 from dpconvex.privacy.objective_perturbation_calibration import (
     trace_objective_delta,
     trace_objective_laplace_scale,
@@ -42,7 +52,8 @@ def test_losses_have_their_derivatives_and_constants(loss):
 def test_smoothed_hinge_is_the_moreau_envelope():
     t = np.linspace(-3, 3, 61)
     candidates = np.linspace(-5, 5, 20_001)
-    hinge, width = np.maximum(0, 1 - candidates), 0.4
+    hinge = np.maximum(0, 1 - candidates)
+    width = 0.4
     envelope = [(hinge + (candidates - at) ** 2 / (2 * width)).min() for at in t]
     np.testing.assert_allclose(PairHinge(width).value(t), envelope, atol=1e-6)
 
@@ -51,7 +62,8 @@ def test_smoothed_hinge_is_the_moreau_envelope():
 @pytest.mark.parametrize("least", [1, 50])
 def test_objective_equals_the_sum_over_pairs(loss, least):
     rng = np.random.default_rng(2)
-    alpha, linear = 0.3, rng.normal(size=3)
+    alpha = 0.3
+    linear = rng.normal(size=3)
     objective = PairwiseObjective(X, Y, loss, alpha, least, 1, linear)
     w = rng.normal(size=3)
     pairs = (X[Y][:, None, :] - X[~Y][None, :, :]).reshape(-1, 3)
@@ -83,7 +95,10 @@ def test_least_squares_has_its_closed_form_in_class_moments():
 def test_solvers_certify_to_the_public_tolerance(loss):
     bounds = PairwiseBounds(60, 3, loss, 3.0, alpha=1e-3, min_positive=10, min_negative=10)
     objective = PairwiseObjective(X, Y, loss, 1e-3, 10, 10, row_norm=3.0)
-    points = [solver.solve(objective, np.zeros(3), bounds.solver_tolerance()) for solver in (Newton(), LBFGS())]
+    points = [
+        solver.solve(objective, np.zeros(3), bounds.solver_tolerance())
+        for solver in (Newton(), LBFGS())
+    ]
     distance = np.linalg.norm(points[0].point - points[1].point)
     assert distance <= 2 * bounds.solver_tolerance() / bounds.alpha
 
@@ -100,7 +115,9 @@ def test_bounds_follow_their_formulas():
     expected = 2.0 * max(1 / 20 + 1 / 301, 1 / 300 + 1 / 21)
     assert facts.gradient_sensitivity == pytest.approx(expected)
     other = replace(facts, loss=PairSquared())  # slopes of both signs
-    assert other.pair_factor == pytest.approx(max(2 / 20, 2 / 300, 1 / 20 + 2 / 301, 1 / 300 + 2 / 21))
+    assert other.pair_factor == pytest.approx(
+        max(2 / 20, 2 / 300, 1 / 20 + 2 / 301, 1 / 300 + 2 / 21)
+    )
     assert facts.curvature_ratio == pytest.approx(0.25 * 4 * (1 / 20 + 1 / 300) / 0.1)
     assert facts.minimiser_sensitivity(1e-9) == pytest.approx(expected / 0.1 + 2e-8)
     public = replace(facts, label_private=False)
@@ -134,7 +151,9 @@ def test_gaussian_calibration_is_safe_and_close_to_the_gaussian_mechanism():
 
 
 def test_orders_keep_to_the_conditions_of_the_trace_form():
-    """With kappa above 1 no order is left; just below 1 the bound must not be trusted beyond order 1 / kappa^2."""
+    """With kappa above 1 no order is left; just below 1 the bound must not be trusted beyond
+    order 1 / kappa^2.
+    """
     assert trace_objective_delta(10.0, 0.005, 1.0, "replace_one") == 1.0
     assert trace_objective_delta(10.0, 0.005, 0.9, "replace_one") > trace_objective_delta(
         10.0, 0.005, 0.09, "replace_one"
@@ -142,7 +161,9 @@ def test_orders_keep_to_the_conditions_of_the_trace_form():
 
 
 def test_pure_calibration_follows_its_formula():
-    assert trace_objective_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(0.5 / (1 - 3 * math.log1p(0.2 / 3)))
+    assert trace_objective_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(
+        0.5 / (1 - 3 * math.log1p(0.2 / 3))
+    )
     with pytest.raises(ValueError, match="larger alpha"):
         trace_objective_laplace_scale(0.1, 1.0, 1.0, 3)
 

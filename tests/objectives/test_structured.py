@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear, Pinball, Squared
+from dpconvex.losses import (
+    Bowl,
+    Huber,
+    L1Norm,
+    L1WithLink,
+    Logistic,
+    PiecewiseLinear,
+    Pinball,
+    Squared,
+)
 from dpconvex.losses.max_affine import group_affine_pieces, max_affine_envelope
 from dpconvex.mechanisms import ObjectivePerturbation, StructuredGradientDescent
 from dpconvex.objectives import StructuredObjective, StructuredRecords
@@ -57,11 +66,14 @@ def test_upper_envelope():
     rng = np.random.default_rng(1)
     x = np.linspace(-20, 20, 801)
     for _ in range(50):
-        slopes, offsets = rng.integers(-3, 4, size=6).astype(float), rng.normal(size=6)
+        slopes = rng.integers(-3, 4, size=6).astype(float)
+        offsets = rng.normal(size=6)
         if np.ptp(slopes) == 0:
             continue
         expected = (np.outer(x, slopes) + offsets).max(axis=1)
-        np.testing.assert_allclose(max_affine_envelope(slopes, offsets).value(x), expected, atol=1e-9)
+        np.testing.assert_allclose(
+            max_affine_envelope(slopes, offsets).value(x), expected, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +101,12 @@ def test_link_reads_margins_and_residuals():
 
 
 def test_malformed_pieces_are_refused():
-    for slopes, offsets in (([[1.0]], None), ([[1.0], [1.0]], None), ([[1.0], [2.0]], [0.0]), ([1.0, 2.0], None)):
+    for slopes, offsets in (
+        ([[1.0]], None),
+        ([[1.0], [1.0]], None),
+        ([[1.0], [2.0]], [0.0]),
+        ([1.0, 2.0], None),
+    ):
         with pytest.raises(ValueError, match="PiecewiseLinear must"):
             PiecewiseLinear(slopes, offsets)
     with pytest.raises(ValueError, match="at most 5"):
@@ -135,9 +152,12 @@ def test_objective_derivatives_and_certificate(loss):
     options = {"level": np.linspace(0, 2, 60)} if loss.uses_level else {}
     F = objective(loss, **options).with_linear([0.1, -0.2, 0.0, 0.3])
     theta = np.array([0.3, -0.5, 0.2, 1.0])
-    step, eye = 1e-5, np.eye(4)
+    step = 1e-5
+    eye = np.eye(4)
     slopes = [(F.value(theta + step * e) - F.value(theta - step * e)) / (2 * step) for e in eye]
-    bends = [(F.gradient(theta + step * e) - F.gradient(theta - step * e)) / (2 * step) for e in eye]
+    bends = [
+        (F.gradient(theta + step * e) - F.gradient(theta - step * e)) / (2 * step) for e in eye
+    ]
     np.testing.assert_allclose(slopes, F.gradient(theta), atol=1e-8)
     np.testing.assert_allclose(bends, F.hessian(theta), atol=1e-6)
     np.testing.assert_allclose(F.value_and_gradient(theta)[0], F.value(theta))
@@ -154,7 +174,9 @@ def test_rounding_allowance_covers_a_recomputation_with_more_digits():
     long = np.longdouble
     u = records.targets.astype(long) - records.matrices.astype(long) @ theta.astype(long)
     slopes = loss.gradient(u.astype(np.float64))
-    exact = -(records.matrices.astype(long) * slopes.astype(long)[:, :, None]).sum(axis=(0, 1)) / 400
+    exact = (
+        -(records.matrices.astype(long) * slopes.astype(long)[:, :, None]).sum(axis=(0, 1)) / 400
+    )
     exact += long(0.1) * theta
     error = float(np.linalg.norm((F.gradient(theta) - exact).astype(np.float64)))
     assert 0 < error <= F.rounding_allowance(theta)
@@ -201,9 +223,12 @@ def test_certificates_survive_json():
 
 @pytest.mark.parametrize("loss", [L1Norm(2), Bowl(2), PiecewiseLinear(_TRIANGLE)])
 def test_a_record_more_flips_no_slope_of_another(loss):
-    """Targets on their own predictions: a product of matrices rounds a record by how many others there are."""
+    """Targets on their own predictions: a product of matrices rounds a record by how many others
+    there are.
+    """
     rng = np.random.default_rng(0)
-    A, theta = rng.normal(size=(9, 2, 16)) / 9, rng.normal(size=16)
+    A = rng.normal(size=(9, 2, 16)) / 9
+    theta = rng.normal(size=16)
 
     def gradient(part, Y):
         records = StructuredRecords(A[part], Y[part], 1.0)
@@ -247,7 +272,9 @@ def test_descent_without_noise_finds_the_minimiser():
     mechanism = StructuredGradientDescent(steps=2000, step_size=0.05)
     certificate = mechanism.certify(bounds, GaussianDP(1e9))
     F = StructuredObjective(StructuredRecords(A, Y, 1.0), L1Norm(3), 0.0)
-    smooth = StructuredObjective(F.records, convolve_vector(L1Norm(3), GaussianKernel(3), 1e-3), 1e-6)
+    smooth = StructuredObjective(
+        F.records, convolve_vector(L1Norm(3), GaussianKernel(3), 1e-3), 1e-6
+    )
     best = Newton().solve(smooth, np.zeros(4), 1e-8).point
     found = mechanism.release(F, certificate, rng=0)
     np.testing.assert_allclose(found, best, atol=0.01)

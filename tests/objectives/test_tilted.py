@@ -29,8 +29,15 @@ def data(n=200, d=3, seed=0, row_norm=1.0):
 def bounds(rows, loss, alpha, tilt, **more):
     row_map = rows.row_map
     return TiltedBounds(
-        rows.n_rows, row_map.n_features, loss, row_map.row_norm, row_map.max_norm, alpha=alpha, tilt=tilt, **more
-    )  # fmt: skip
+        rows.n_rows,
+        row_map.n_features,
+        loss,
+        row_map.row_norm,
+        row_map.max_norm,
+        alpha=alpha,
+        tilt=tilt,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -38,8 +45,10 @@ def bounds(rows, loss, alpha, tilt, **more):
 @pytest.mark.parametrize("wall", [None, 0.7])
 def test_derivatives(loss, tilt, wall):
     objective = TiltedObjective(data(), loss, 0.1, tilt, wall, 0.0 if wall is None else 5.0)
-    theta, step = np.array([0.3, 0.9, -0.4, 0.1]), 1e-5
-    gradient, hessian = objective.gradient(theta), objective.hessian(theta)
+    theta = np.array([0.3, 0.9, -0.4, 0.1])
+    step = 1e-5
+    gradient = objective.gradient(theta)
+    hessian = objective.hessian(theta)
     for j, axis in enumerate(np.eye(4)):
         ends = theta + step * axis, theta - step * axis
         slope = (objective.value(ends[0]) - objective.value(ends[1])) / (2 * step)
@@ -50,8 +59,10 @@ def test_derivatives(loss, tilt, wall):
 
 @pytest.mark.parametrize("tilt", [0.0, 1e-12, 1e-6])
 def test_near_zero_it_is_the_mean_of_losses(tilt):
-    rows, theta = data(), np.array([0.3, 0.9, -0.4, 0.1])
-    tilted, plain = (TiltedObjective(rows, Logistic(), 0.1, tilt), EmpiricalObjective(rows, Logistic(), 0.1))
+    rows = data()
+    theta = np.array([0.3, 0.9, -0.4, 0.1])
+    tilted = TiltedObjective(rows, Logistic(), 0.1, tilt)
+    plain = EmpiricalObjective(rows, Logistic(), 0.1)
     assert tilted.value(theta) == pytest.approx(plain.value(theta), rel=1e-6)
     assert tilted.gradient(theta) == pytest.approx(plain.gradient(theta), rel=1e-5, abs=1e-6)
     assert tilted.hessian(theta) == pytest.approx(plain.hessian(theta), rel=1e-5, abs=1e-6)
@@ -60,7 +71,8 @@ def test_near_zero_it_is_the_mean_of_losses(tilt):
 
 
 def test_far_out_it_is_the_largest_loss_and_nothing_overflows():
-    rows, theta = data(), np.array([3.0, 90.0, -40.0, 10.0])
+    rows = data()
+    theta = np.array([3.0, 90.0, -40.0, 10.0])
     block, y, w = rows.mapped()
     largest = (w * Logistic().value(y, block @ theta)).max()
     objective = TiltedObjective(rows, Logistic(), 0.0, 1e6)
@@ -72,18 +84,22 @@ def test_blocks_add_up_whatever_their_exponents(monkeypatch):
     """Sums over several blocks, each relative to its own largest exponent, agree with one block."""
     theta = np.array([3.0, 9.0, -4.0, 1.0])
     whole = TiltedObjective(data(3000), Logistic(), 0.1, 20.0)
-    value, gradient, hessian = (whole.value(theta), whole.gradient(theta), whole.hessian(theta))
+    value = whole.value(theta)
+    gradient = whole.gradient(theta)
+    hessian = whole.hessian(theta)
     monkeypatch.setattr(addition, "BLOCK_BYTES", 4096)
     parts = TiltedObjective(data(3000), Logistic(), 0.1, 20.0)
     assert parts.rows.block_rows < 200
     assert parts.value(theta) == pytest.approx(value, rel=1e-13)
     assert parts.gradient(theta) == pytest.approx(gradient, rel=1e-11, abs=1e-13)
-    # Against exact arithmetic both are off by 2e-12 to 4e-12: one record has most of the weight of 3000.
+    # Against exact arithmetic both are off by 2e-12 to 4e-12: one record has most of the weight of
+    # 3000.
     assert parts.hessian(theta) == pytest.approx(hessian, rel=1e-11, abs=1e-11)
 
 
 def test_targets_are_clipped():
-    X, row_map = np.ones((2, 1)), RowMap.from_bounds(1, (-1.0, 1.0))
+    X = np.ones((2, 1))
+    row_map = RowMap.from_bounds(1, (-1.0, 1.0))
     values = [
         TiltedObjective(MemoryRows(X, y, row_map), Huber(0.2), 0.1, 5.0).value([0.1, 0.2])
         for y in ([7.0, -1.0], [1.0, -1e9])
@@ -96,7 +112,9 @@ def test_targets_are_clipped():
 @pytest.mark.parametrize("wall", [None, 0.5])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_declared_facts_hold_on_the_ball(tilt, row_norm, wall, loss):
-    """Loss range, weight of a record, smoothness and length of minimisers, at random and at extreme points."""
+    """Loss range, weight of a record, smoothness and length of minimisers, at random and at
+    extreme points.
+    """
     rows = data(50, 2, row_norm=row_norm)
     facts = bounds(rows, loss, 0.05, tilt, coef_bound=wall)
     objective = TiltedObjective(rows, loss, 0.05, tilt, wall, facts.wall)
@@ -116,7 +134,8 @@ def test_declared_facts_hold_on_the_ball(tilt, row_norm, wall, loss):
 
 def test_the_rounding_allowance_covers_what_rounding_does():
     """Against the same sums in extended precision."""
-    rows, theta = data(500), np.array([2.0, 7.0, -3.0, 1.0])
+    rows = data(500)
+    theta = np.array([2.0, 7.0, -3.0, 1.0])
     objective = TiltedObjective(rows, Logistic(), 0.1, 50.0)
     block, y, w = (part.astype(np.longdouble) for part in rows.mapped())
     t = theta.astype(np.longdouble)
@@ -132,9 +151,13 @@ def test_the_rounding_allowance_covers_what_rounding_does():
 def test_sensitivity_tends_to_that_of_the_mean():
     rows = data()
     facts = bounds(rows, Logistic(), 0.1, 0.0)
-    mean = LinearBounds(**{field.name: getattr(facts, field.name) for field in fields(LinearBounds)})
+    mean = LinearBounds(
+        **{field.name: getattr(facts, field.name) for field in fields(LinearBounds)}
+    )
     assert facts.minimiser_sensitivity(1e-9) == pytest.approx(mean.minimiser_sensitivity(1e-9))
-    assert replace(facts, tilt=1e-9).minimiser_sensitivity() == pytest.approx(facts.minimiser_sensitivity())
+    assert replace(facts, tilt=1e-9).minimiser_sensitivity() == pytest.approx(
+        facts.minimiser_sensitivity()
+    )
 
 
 def test_sensitivity_stops_falling_with_samples():
@@ -192,4 +215,6 @@ def test_what_has_no_bound_is_refused(change, message):
 
 def test_a_kinked_loss_is_refused():
     with pytest.raises(ValueError, match="smooth"):
-        OutputPerturbation().certify(TiltedBounds(10, 1, Pinball(0.5), 1.0, 1.0, alpha=1.0), GaussianDP(1.0))
+        OutputPerturbation().certify(
+            TiltedBounds(10, 1, Pinball(0.5), 1.0, 1.0, alpha=1.0), GaussianDP(1.0)
+        )

@@ -1,4 +1,6 @@
-"""The warning that privacy will cost more than columns bring: of every default fit, and monotone in public facts."""
+"""The warning that privacy will cost more than columns bring: of every default fit, and monotone
+in public facts.
+"""
 
 import itertools
 import re
@@ -7,7 +9,13 @@ import warnings
 import numpy as np
 import pytest
 
-from dpconvex import DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex import (
+    DPLinearRegression,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+)
 from dpconvex.planning.cost_warning import PrivacyCostWarning, warn_of_privacy_cost
 
 EPSILONS = (0.05, 0.2, 1.0, 8.0)
@@ -19,7 +27,10 @@ MODELS = {
     "mean": (DPLinearRegression, NUMBERS),
     "mean, raw": (DPLinearRegression, {}),
     "mean, a person's five rows": (DPLinearRegression, {**NUMBERS, "rows_per_person": 5}),
-    "mean, people by rows": (DPLinearRegression, {**NUMBERS, "rows_per_person": 5, "person_weight": "rows"}),
+    "mean, people by rows": (
+        DPLinearRegression,
+        {**NUMBERS, "rows_per_person": 5, "person_weight": "rows"},
+    ),
     "labels, people": (DPLogisticRegression, {**LABELS, "rows_per_person": 1}),
     "median": (DPQuantileRegressor, NUMBERS),
     "upper quantile": (DPQuantileRegressor, {"quantile": 0.95, **NUMBERS}),
@@ -51,10 +62,12 @@ def certificate_of(name, epsilon, rows, columns):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_budget_and_rows_silence_the_warning_and_columns_do_not(name):
-    warned = np.array([
-        words_of(certificate_of(name, *facts)) is not None
-        for facts in itertools.product(EPSILONS, ROWS, COLUMNS)
-    ]).reshape(len(EPSILONS), len(ROWS), len(COLUMNS))  # fmt: skip
+    warned = np.array(
+        [
+            words_of(certificate_of(name, *facts)) is not None
+            for facts in itertools.product(EPSILONS, ROWS, COLUMNS)
+        ]
+    ).reshape(len(EPSILONS), len(ROWS), len(COLUMNS))
     assert warned[0, 0].all()
     assert not warned[-1, -1].any()
     assert (warned[1:] <= warned[:-1]).all()
@@ -76,13 +89,19 @@ def test_what_is_said_to_do_does(name):
 
 @pytest.mark.parametrize("name", ["mean", "median", "labels"])
 def test_a_person_with_several_rows_is_one_record_in_the_plan_of_a_fit(name):
-    """With five rows each and one promise to all of them, people weigh what as many single records weigh."""
+    """With five rows each and one promise to all of them, people weigh what as many single
+    records weigh.
+    """
     kind, settings = MODELS[name]
-    several = kind(rows_per_person=5, person_weight="rows", **settings).certify(409, 17, groups=True)
+    several = kind(rows_per_person=5, person_weight="rows", **settings).certify(
+        409, 17, groups=True
+    )
     single = kind(**settings).certify(409, 17)
     assert words_of(single) is not None
     assert words_of(several) is not None
-    found, wanted = (each.parameters["fit"]["records_per_coefficient"] for each in (several, single))
+    found, wanted = (
+        each.parameters["fit"]["records_per_coefficient"] for each in (several, single)
+    )
     assert found == pytest.approx(wanted, rel=1e-3)
 
 

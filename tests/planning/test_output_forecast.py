@@ -32,8 +32,12 @@ def test_prescription_balances_penalty_and_noise():
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.5), Pinball(0.7)])
 @pytest.mark.parametrize("guarantee", [ApproxDP(1.0, 1e-6), PureDP(1.0), GaussianDP(0.5)])
 def test_linear_preset_is_a_bound_and_its_minimum(loss, guarantee):
-    """The noise part, checked on 2000 draws: the mean of a bounded-variance excess, 10 standard errors allowed."""
-    n, d, radius = 2000, 3, 2.0
+    """The noise part, checked on 2000 draws: the mean of a bounded-variance excess, 10 standard
+    errors allowed.
+    """
+    n = 2000
+    d = 3
+    radius = 2.0
     facts = LinearBounds(n, d, loss, 1.0, math.sqrt(d))
     chosen = linear_preset(facts, guarantee, radius)
     certificate = OutputPerturbation().certify(replace(facts, alpha=chosen.alpha), guarantee)
@@ -46,7 +50,8 @@ def test_linear_preset_is_a_bound_and_its_minimum(loss, guarantee):
     objective = EmpiricalObjective(rows, loss, chosen.alpha)
     plain = EmpiricalObjective(rows, loss, 0.0)
     point = OutputPerturbation().minimise(objective, certificate)
-    term, draws = certificate.noise["release"], NoiseSource(1)
+    term = certificate.noise["release"]
+    draws = NoiseSource(1)
     add = draws.add_gaussian if term["distribution"] == "gaussian" else draws.add_l2_laplace
     size = term.get("std", term.get("scale"))
     risks = np.array([plain.value(add(point, size)) for _ in range(2000)])
@@ -64,11 +69,15 @@ def test_linear_preset_is_a_bound_and_its_minimum(loss, guarantee):
 def test_prediction_matches_the_reference_population():
     """Mean excess of 40 releases on the reference population, within a factor 2 of the prediction.
 
-    A release's excess has a relative spread below 1.2, so the mean of 40 is off by a factor 2 with probability far
-    below 1e-6; a wrong unit of the noise (n, alpha or the moment) would be off by more.
+    A release's excess has a relative spread below 1.2, so the mean of 40 is off by a factor 2 with
+    probability far below 1e-6; a wrong unit of the noise (n, alpha or the moment) would be off by
+    more.
     """
     rng = np.random.default_rng(0)
-    n, d, s, quantile = 20_000, 4, 0.2, 0.7
+    n = 20_000
+    d = 4
+    s = 0.2
+    quantile = 0.7
     bounds = LinearBounds(n, d, Pinball(quantile), 2.0, 2.0)
     chosen = output_prescription(quantile, bounds, GaussianDP(0.5))
     bounds = replace(bounds, alpha=chosen.alpha)
@@ -89,5 +98,7 @@ def test_prediction_matches_the_reference_population():
     z = 0.5244005127080407  # normal quantile of 0.7
     best = plain.value(truth + np.eye(d + 1)[0] * s * z)
     seen = np.mean(risks) / best - 1
-    predicted = quantile_excess(quantile, d + 1, moment, s, alpha=bounds.alpha, release_std=term["std"])
+    predicted = quantile_excess(
+        quantile, d + 1, moment, s, alpha=bounds.alpha, release_std=term["std"]
+    )
     assert 0.5 < seen / float(predicted) < 2.0

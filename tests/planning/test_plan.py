@@ -19,7 +19,11 @@ from dpconvex import (
 )
 from dpconvex.cli import app
 from dpconvex.planning import plan
-from dpconvex.planning.excess_risk import logistic_constant_excess, logistic_excess, logistic_excess_intercept
+from dpconvex.planning.excess_risk import (
+    logistic_constant_excess,
+    logistic_excess,
+    logistic_excess_intercept,
+)
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -97,7 +101,13 @@ def test_logistic_forecast_without_noise_is_the_classical_one():
     ],
 )
 def test_wrong_settings_are_refused(arguments, message):
-    given = {"task": "quantile", "n_samples": 100, "n_features": 2, "guarantee": BUDGET, **arguments}
+    given = {
+        "task": "quantile",
+        "n_samples": 100,
+        "n_features": 2,
+        "guarantee": BUDGET,
+        **arguments,
+    }
     with pytest.raises((ValueError, TypeError), match=message):
         plan(**given)
 
@@ -111,20 +121,27 @@ def quantile_run(rng, n, d, spread, mechanism, epsilon, level, scale):
         level, epsilon=epsilon, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism=mechanism
     ).fit(X, y)
     off = model.coef_ - theta[1:]
-    mean, variance = theta[0] - model.intercept_, scale**2 + spread**2 * off @ off
+    mean = theta[0] - model.intercept_
+    variance = scale**2 + spread**2 * off @ off
     best = scale * math.exp(-(ndtri(level) ** 2) / 2) / math.sqrt(2 * math.pi)
     std = math.sqrt(variance)  # of a normal residual, whose expected pinball loss follows
     return (mean * (level - norm.cdf(-mean / std)) + std * norm.pdf(mean / std)) / best - 1
 
 
 def linear_run(rng, n, d, spread, mechanism, epsilon, delta, scale):
-    """Relative excess squared error of one fit to a fresh sample of the reference population, exactly."""
+    """Relative excess squared error of one fit to a fresh sample of the reference population,
+    exactly.
+    """
     theta = rng.choice([-1, 1], size=d + 1) / math.sqrt(d + 1)
     X = np.clip(spread * rng.normal(size=(n, d)), -1, 1)
     y = theta[0] + X @ theta[1:] + scale * rng.normal(size=n)
     limits = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1)}
     model = DPLinearRegression(
-        epsilon=epsilon, delta=delta, mechanism=mechanism, random_state=rng.integers(10**6), **limits
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        random_state=rng.integers(10**6),
+        **limits,
     ).fit(X, y)
     off = model.coef_ - theta[1:]
     return ((model.intercept_ - theta[0]) ** 2 + spread**2 * off @ off) / scale**2
@@ -155,22 +172,32 @@ def hazard_run(rng, n, d, epsilon):
     theta = rng.choice([-1, 1], size=d) * math.sqrt(2 / d) / 0.3
     events = rng.random((n, 5)) < expit((X @ theta)[:, None] - 1.5)
     time = np.where(events.any(axis=1), events.argmax(axis=1) + 0.5, 9.0)
-    model = DPDiscreteHazard(range(1, 6), epsilon=epsilon, feature_bounds=(-1, 1), random_state=rng.integers(10**6))
+    model = DPDiscreteHazard(
+        range(1, 6), epsilon=epsilon, feature_bounds=(-1, 1), random_state=rng.integers(10**6)
+    )
     survival = model.fit(X, time).predict_survival(fresh)
     best = np.cumprod(1 - np.tile(expit((fresh @ theta)[:, None] - 1.5), (1, 5)), axis=1)
-    return lost_by_outcome(*(-np.diff(each, axis=1, prepend=1.0, append=0.0) for each in (best, survival)))
+    return lost_by_outcome(
+        *(-np.diff(each, axis=1, prepend=1.0, append=0.0) for each in (best, survival))
+    )
 
 
 def ordinal_run(rng, n, d, epsilon):
     """The same of five ordered levels."""
     X, fresh = (0.3 * rng.normal(size=(rows, d)).clip(-3, 3) for rows in (n, 4000))
-    theta, cuts = rng.choice([-1, 1], size=d) * math.sqrt(2 / d) / 0.3, np.array([-1.5, -0.3, 0.7, 2.0])
+    theta = rng.choice([-1, 1], size=d) * math.sqrt(2 / d) / 0.3
+    cuts = np.array([-1.5, -0.3, 0.7, 2.0])
     y = np.digitize(X @ theta + rng.logistic(size=n), cuts)
     model = DPOrdinalRegression(
-        epsilon=epsilon, feature_bounds=(-1, 1), classes=[0, 1, 2, 3, 4], random_state=rng.integers(10**6)
+        epsilon=epsilon,
+        feature_bounds=(-1, 1),
+        classes=[0, 1, 2, 3, 4],
+        random_state=rng.integers(10**6),
     ).fit(X, y)
     above = expit((fresh @ theta)[:, None] - cuts)
-    return lost_by_outcome(-np.diff(above, axis=1, prepend=1.0, append=0.0), model.predict_proba(fresh))
+    return lost_by_outcome(
+        -np.diff(above, axis=1, prepend=1.0, append=0.0), model.predict_proba(fresh)
+    )
 
 
 def lost_by_outcome(best, found):
@@ -179,9 +206,13 @@ def lost_by_outcome(best, found):
 
 
 @pytest.mark.parametrize(("task", "run"), [("hazard", hazard_run), ("ordinal", ordinal_run)])
-@pytest.mark.parametrize(("n", "d", "epsilon"), [(5000, 10, 2.0), (20_000, 5, 1.0), (20_000, 20, 0.5)])
+@pytest.mark.parametrize(
+    ("n", "d", "epsilon"), [(5000, 10, 2.0), (20_000, 5, 1.0), (20_000, 20, 0.5)]
+)
 def test_forecasts_of_common_coefficients_agree_with_simulations(task, run, n, d, epsilon):
-    """Seeded, so the same on every run; medians of five fits within a factor of 4, as the studio says."""
+    """Seeded, so the same on every run; medians of five fits within a factor of 4, as the studio
+    says.
+    """
     rng = np.random.default_rng(3)
     runs = [run(rng, n, d, epsilon) for _ in range(5)]
     ratio = np.median(runs) / plan(task, n, d, ApproxDP(epsilon, 1e-6)).best.excess_risk
@@ -196,7 +227,9 @@ def test_tasks_without_pure_epsilon_say_so():
 def test_a_plan_for_people_counts_people(tmp_path):
     schema = tmp_path / "s.toml"
     schema.write_text('[features]\na = [0, 1]\n[person]\ncolumn = "who"\n[target]\nt = [0, 1]\n')
-    found = CliRunner().invoke(app, ["plan", "--rows", "900", "--schema", str(schema), "--task", "linear"])
+    found = CliRunner().invoke(
+        app, ["plan", "--rows", "900", "--schema", str(schema), "--task", "linear"]
+    )
     assert found.exit_code == 0, found.output
     assert "900 people" in found.stdout
 
@@ -207,24 +240,32 @@ def logistic_run(rng, n, d, spread, mechanism, epsilon):
     constant = rng.choice([-1, 1])
     X = np.clip(spread * rng.normal(size=(n, d)), -1, 1)
     y = (rng.random(n) < expit(X @ theta + constant)).astype(int)
-    model = DPLogisticRegression(epsilon=epsilon, feature_bounds=(-1, 1), mechanism=mechanism, classes=[0, 1]).fit(X, y)
+    model = DPLogisticRegression(
+        epsilon=epsilon, feature_bounds=(-1, 1), mechanism=mechanism, classes=[0, 1]
+    ).fit(X, y)
     fresh = spread * rng.normal(size=(4000, d))
-    p, margins = expit(fresh @ theta + constant), model.decision_function(fresh)
+    p = expit(fresh @ theta + constant)
+    margins = model.decision_function(fresh)
     loss = np.logaddexp(0, -margins) + (1 - p) * margins
     return float(np.mean(loss + p * np.log(p) + (1 - p) * np.log1p(-p)))
 
 
 def drawn_setting(rng):
-    """Draw a task, a mechanism and a problem; return the prediction and a function that simulates one fit."""
-    n, d = int(10 ** rng.uniform(3.3, 3.9)), int(rng.integers(2, 9))
-    spread, epsilon = float(rng.uniform(0.15, 0.33)), float(10 ** rng.uniform(-0.3, 0.7))
+    """Draw a task, a mechanism and a problem; return the prediction and a function that
+    simulates one fit.
+    """
+    n = int(10 ** rng.uniform(3.3, 3.9))
+    d = int(rng.integers(2, 9))
+    spread = float(rng.uniform(0.15, 0.33))
+    epsilon = float(10 ** rng.uniform(-0.3, 0.7))
     mechanism = str(rng.choice(["objective", "output", "gradient"]))
     budget = ApproxDP(epsilon, 1e-6)
     if rng.random() < 0.5:
-        level, scale = (float(rng.choice([0.25, 0.5, 0.75, 0.9])), float(10 ** rng.uniform(-1.7, -0.7)))
+        level = float(rng.choice([0.25, 0.5, 0.75, 0.9]))
+        scale = float(10 ** rng.uniform(-1.7, -0.7))
         outlook = plan(
             "quantile", n, d, budget, quantile=level, residual_scale=scale, feature_spread=spread
-        )  # fmt: skip
+        )
 
         def run():
             return quantile_run(rng, n, d, spread, mechanism, epsilon, level, scale)
@@ -234,11 +275,17 @@ def drawn_setting(rng):
         def run():
             return logistic_run(rng, n, d, spread, mechanism, epsilon)
 
-    return (forecast(outlook, mechanism).excess_risk, run, (outlook.task, mechanism, n, d, spread, epsilon))
+    return (
+        forecast(outlook, mechanism).excess_risk,
+        run,
+        (outlook.task, mechanism, n, d, spread, epsilon),
+    )
 
 
 def ratio_of(predicted, run):
-    """Return simulated over predicted risk: 16 fits, and 160 more where those are not clear enough."""
+    """Return simulated over predicted risk: 16 fits, and 160 more where those are not clear
+    enough.
+    """
     risks = [run() for _ in range(16)]
     if not 1 / 1.5 < np.mean(risks) / predicted < 1.5:
         risks += [run() for _ in range(160)]
@@ -259,16 +306,18 @@ def settings_beyond_the_factor(seed):
 
 @pytest.mark.slow
 def test_predictions_are_within_a_factor_of_simulations():
-    """Settings drawn afresh in every run, and others if one is beyond the factor: 2, or 5 for noisy descents.
+    """Settings drawn afresh in every run, and others if one is beyond the factor: 2, or 5 for noisy
+    descents.
 
-    Forecasts of descents were fitted to other simulations, with a standard deviation of at most 0.45 in the logarithm:
-    a factor of 5 is 3.5 of them away.
+    Forecasts of descents were fitted to other simulations, with a standard deviation of at most
+    0.45 in the logarithm: a factor of 5 is 3.5 of them away.
 
-    Simulated over predicted risk lay between 0.69 and 1.38 in 164 settings drawn like this, with a standard deviation
-    of 0.144 in its logarithm around -0.05. A factor of 2 is then 4.5 standard deviations away: for normal logarithms
-    twelve settings fail with a probability of at most 12 * 4e-6 = 5e-5, descents among them with 12 / 3 * 5e-4 = 2e-3,
-    and three independent dozens with 8e-9. Predictions that are off by a factor of 2.5 (6 for descents) fail in all.
-    Seeds of a failure are printed.
+    Simulated over predicted risk lay between 0.69 and 1.38 in 164 settings drawn like this, with a
+    standard deviation of 0.144 in its logarithm around -0.05. A factor of 2 is then 4.5 standard
+    deviations away: for normal logarithms twelve settings fail with a probability of at most 12 *
+    4e-6 = 5e-5, descents among them with 12 / 3 * 5e-4 = 2e-3, and three independent dozens with
+    8e-9. Predictions that are off by a factor of 2.5 (6 for descents) fail in all. Seeds of a
+    failure are printed.
     """
     first = settings_beyond_the_factor(np.random.SeedSequence().entropy)
     if first:
@@ -284,7 +333,9 @@ def test_default_fits_lose_no_more_than_a_constant(task):
     for rows, more in itertools.product((100, 2000, 50_000), rates):
         outlook = plan(task, rows, 10, ApproxDP(0.5, 1e-6), **more)
         assert forecast(outlook, default).excess_risk <= outlook.constant.excess_risk
-        assert outlook.constant.excess_risk == plan(task, 7, 10, BUDGET, **more).constant.excess_risk
+        assert (
+            outlook.constant.excess_risk == plan(task, 7, 10, BUDGET, **more).constant.excess_risk
+        )
 
 
 def test_a_constant_loses_less_where_labels_are_rare():
@@ -311,13 +362,33 @@ def test_command_line():
     assert "without privacy" in shown.output
     assert "a constant" in shown.output
     assert "nearly constant" not in shown.output
-    rare = ["plan", "--rows", "2000", "--features", "9", "--task", "logistic", "--class-rate", "0.03"]
+    rare = [
+        "plan",
+        "--rows",
+        "2000",
+        "--features",
+        "9",
+        "--task",
+        "logistic",
+        "--class-rate",
+        "0.03",
+    ]
     assert "Expect predictions that are nearly constant" in runner.invoke(app, rare).output
     result = runner.invoke(
         app,
-        ["plan", "--rows", "5000", "--features", "3", "--task", "newsvendor", "--underage-cost", "3",
-         "--json"],
-    )  # fmt: skip
+        [
+            "plan",
+            "--rows",
+            "5000",
+            "--features",
+            "3",
+            "--task",
+            "newsvendor",
+            "--underage-cost",
+            "3",
+            "--json",
+        ],
+    )
     content = json.loads(result.output)
     expected = plan("quantile", 5000, 3, BUDGET, quantile=0.75, wanted=0.05)
     assert content["forecasts"][0]["excess_risk"] == expected.best.excess_risk
@@ -325,13 +396,17 @@ def test_command_line():
 
 
 def test_privacy_is_free_from_a_budget_on():
-    """At the budget found the risk is about twice that of sampling; below it more, and on the command line the same."""
+    """At the budget found the risk is about twice that of sampling; below it more, and on the
+    command line the same.
+    """
     outlook = plan("quantile", 5000, 4, BUDGET, quantile=0.75)
     free = outlook.free_budget()
     below, at, above = outlook.curve([free / 1.2, free, 2 * free])[outlook.best.mechanism]
     sampling = outlook.without_privacy.excess_risk
     assert above < at <= 2 * sampling < below
-    shown = CliRunner().invoke(app, ["plan", "--rows", "5000", "--features", "4", "--quantile", "0.75"])
+    shown = CliRunner().invoke(
+        app, ["plan", "--rows", "5000", "--features", "4", "--quantile", "0.75"]
+    )
     assert f"From epsilon = {free:.2g} on" in shown.output
 
 

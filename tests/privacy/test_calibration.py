@@ -10,7 +10,11 @@ from dpconvex.privacy import (
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_delta, smallest_safe_scale
+from dpconvex.privacy.calibration import (
+    calibrated_release_scale,
+    gaussian_delta,
+    smallest_safe_scale,
+)
 from dpconvex.privacy.certificate import CertifiedNoise
 
 VECTORS = [
@@ -25,15 +29,21 @@ def test_generalised_linear_model_vectors(epsilon, delta, kappa, plain, add_remo
     assert gaussian_scale(epsilon, delta, 1.0) == pytest.approx(plain, abs=6e-7)
     found = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors="add_or_remove_one")
     assert found == pytest.approx(add_remove, abs=6e-7)
-    assert objective_perturbation_scale(epsilon, delta, 1.0, kappa) == pytest.approx(replace, abs=6e-7)
+    assert objective_perturbation_scale(epsilon, delta, 1.0, kappa) == pytest.approx(
+        replace, abs=6e-7
+    )
 
 
-@pytest.mark.parametrize(("rank", "add_remove", "replace"), [(1, 3.88, 7.85), (3, 4.06, 8.14), (10, 4.09, 8.25)])
+@pytest.mark.parametrize(
+    ("rank", "add_remove", "replace"), [(1, 3.88, 7.85), (3, 4.06, 8.14), (10, 4.09, 8.25)]
+)
 def test_structured_vectors(rank, add_remove, replace):
     kappa = 1 / (8 * math.log(1e5))
     found = objective_perturbation_scale(1.0, 1e-5, 1.0, kappa, rank, "add_or_remove_one")
     assert found == pytest.approx(add_remove, abs=0.005)
-    assert objective_perturbation_scale(1.0, 1e-5, 1.0, kappa, rank) == pytest.approx(replace, abs=0.005)
+    assert objective_perturbation_scale(1.0, 1e-5, 1.0, kappa, rank) == pytest.approx(
+        replace, abs=0.005
+    )
 
 
 def test_scales_are_proportional_to_the_sensitivity():

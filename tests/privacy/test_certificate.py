@@ -7,19 +7,35 @@ import pytest
 
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation
-from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
+from dpconvex.privacy import (
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    LinearBounds,
+    PureDP,
+)
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
 
 def facts(**changes):
     loss = convolve(Pinball(0.7), LogisticKernel(), 0.1)
-    given = {"n_samples": 5000, "n_features": 4, "loss": loss, "row_norm": 1.5, "max_norm": 2.0, "alpha": 0.02}
+    given = {
+        "n_samples": 5000,
+        "n_features": 4,
+        "loss": loss,
+        "row_norm": 1.5,
+        "max_norm": 2.0,
+        "alpha": 0.02,
+    }
     return LinearBounds(**{**given, **changes})
 
 
 def issue(guarantee=None, seeded=False, **changes):
     parameters = {"quantile": 0.7, "coef_bound": None}
-    return ObjectivePerturbation().certify(facts(**changes), guarantee or ApproxDP(1.0, 1e-6), parameters, seeded)
+    return ObjectivePerturbation().certify(
+        facts(**changes), guarantee or ApproxDP(1.0, 1e-6), parameters, seeded
+    )
 
 
 ISSUED = [
@@ -83,7 +99,9 @@ def get(tree, path):
 
 
 ALL_EDITS = [
-    (number, path) for number, certificate in enumerate(ISSUED) for path in leaves(json.loads(certificate.to_json()))
+    (number, path)
+    for number, certificate in enumerate(ISSUED)
+    for path in leaves(json.loads(certificate.to_json()))
 ]
 
 
@@ -102,12 +120,22 @@ def verify_with_repaired_digest(text):
 
 
 def weakened(path, value):
-    """Return a value that needs more noise, claims more, or contradicts the others; None where any value is as good."""
+    """Return a value that needs more noise, claims more, or contradicts the others; None where
+    any value is as good.
+    """
     if path[-1] in ("scale", "sensitivity", "epsilon", "delta", "alpha", "n_samples"):
         return type(value)(value / 2)
     if path[-1] in ("row_norm", "max_norm", "n_features", "dimension", "quantile", "releases"):
         return None if path[-1] == "releases" else value + 1
-    if path[-1] in ("theorem", "mechanism", "neighbors", "distribution", "unit", "revision", "fit_intercept"):
+    if path[-1] in (
+        "theorem",
+        "mechanism",
+        "neighbors",
+        "distribution",
+        "unit",
+        "revision",
+        "fit_intercept",
+    ):
         return edited(value)
     if path == ("solver_tolerance",):
         return 2 * value
@@ -118,7 +146,8 @@ FORGERIES = [
     (number, path)
     for number, certificate in enumerate(ISSUED)
     for path in leaves(json.loads(certificate.to_json()))
-    if path[0] != "parameters" and weakened(path, get(json.loads(certificate.to_json()), path)) is not None
+    if path[0] != "parameters"
+    and weakened(path, get(json.loads(certificate.to_json()), path)) is not None
 ]
 
 
@@ -142,7 +171,9 @@ def test_less_noise_than_needed_is_refused(name, factor):
 
 
 def test_more_noise_than_needed_is_fine():
-    """A certificate of a version that needed more noise must stay good when a sharper bound is found."""
+    """A certificate of a version that needed more noise must stay good when a sharper bound is
+    found.
+    """
     tree = json.loads(issue().to_json())
     tree["noise"]["objective"]["scale"] *= 1.5
     tree["noise"]["release"]["sensitivity"] *= 2.5  # the tilt's grid is coarser, too
@@ -176,7 +207,16 @@ def test_a_more_curved_loss_is_refused():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": "other"}', "[" * 100_000, '{"format": "dpconvex-certificate-1"}', "\x00"],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"format": "other"}',
+        "[" * 100_000,
+        '{"format": "dpconvex-certificate-1"}',
+        "\x00",
+    ],
 )
 def test_other_texts_are_refused(text):
     with pytest.raises(CertificateError):
@@ -198,7 +238,9 @@ def test_conversions_come_from_the_guarantee():
 
 def test_a_users_own_loss_keeps_its_declared_constants():
     class Own:
-        kind, lipschitz, smoothness = "residual", 2.0, 3.0
+        kind = "residual"
+        lipschitz = 2.0
+        smoothness = 3.0
 
     certificate = issue(loss=Own())
     back = Certificate.from_json(certificate.to_json())

@@ -30,7 +30,9 @@ class Interval:
     """A uniform number by its first words, as rational ends of what it can be."""
 
     def __init__(self, words, low, width):
-        self.words, self.low, self.width = words, low, width
+        self.words = words
+        self.low = low
+        self.width = width
 
     def halve(self):
         self.low += self.width * Fraction(next(self.words), 2**64)
@@ -38,7 +40,9 @@ class Interval:
 
 
 def certainly_below(left, right, sides=1, whole=0):
-    """Whether ``sides left < whole + right``; where that is open, the coarser number gets a word of digits."""
+    """Whether ``sides left < whole + right``; where that is open, the coarser number gets a word
+    of digits.
+    """
     while True:
         if sides * (left.low + left.width) <= whole + right.low:
             return True
@@ -49,7 +53,8 @@ def certainly_below(left, right, sides=1, whole=0):
 
 def ideal(words, ratio, limit=10**9):
     """Rounded normals by exact rational arithmetic from the same words."""
-    words, numbers = iter(words), []
+    words = iter(words)
+    numbers = []
     masses = [mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(40)]
     sums = [mpmath.fsum(masses[: k + 1]) / mpmath.fsum(masses) for k in range(40)]
 
@@ -58,7 +63,9 @@ def ideal(words, ratio, limit=10**9):
 
     def whole_part(pick):
         while True:
-            ends = [mpmath.mpf(e.numerator) / e.denominator for e in (pick.low, pick.low + pick.width)]
+            ends = [
+                mpmath.mpf(e.numerator) / e.denominator for e in (pick.low, pick.low + pick.width)
+            ]
             k = sum(ends[0] >= s for s in sums)
             if ends[1] <= sums[k]:
                 return k
@@ -66,12 +73,16 @@ def ideal(words, ratio, limit=10**9):
 
     def accepted(k, x):
         for _ in range(k + 1):
-            last, length = x, 0
+            last = x
+            length = 0
             while True:
                 z = uniform()
-                if not certainly_below(z, last) or not certainly_below(uniform(), x, 2 * k + 2, 2 * k):
+                if not certainly_below(z, last) or not certainly_below(
+                    uniform(), x, 2 * k + 2, 2 * k
+                ):
                     break
-                last, length = z, length + 1
+                last = z
+                length = length + 1
             if length % 2:
                 return False
         return True
@@ -85,7 +96,8 @@ def ideal(words, ratio, limit=10**9):
             if not accepted(k, x):
                 continue
             while True:
-                low, width = Fraction(ratio) * (k + x.low), Fraction(ratio) * x.width
+                low = Fraction(ratio) * (k + x.low)
+                width = Fraction(ratio) * x.width
                 size = math.floor(low + Fraction(1, 2))
                 if size == math.ceil(low + width + Fraction(1, 2)) - 1:
                     break
@@ -101,9 +113,13 @@ def drawn(words, ratio, size):
     out = np.zeros(size, dtype=np.int64)
     significand, exponent = math.frexp(ratio)
     filled, used, is_open = normal_and_laplace._fill_rounded_normals(
-        np.array(words, dtype=np.uint64), normal_and_laplace._WHOLE_PARTS, np.uint64(int(significand * 2**53)),
-        np.uint64(53 - exponent), out, 0,
-    )  # fmt: skip
+        np.array(words, dtype=np.uint64),
+        normal_and_laplace._WHOLE_PARTS,
+        np.uint64(int(significand * 2**53)),
+        np.uint64(53 - exponent),
+        out,
+        0,
+    )
     assert not is_open
     return out[:filled].tolist(), used
 
@@ -112,12 +128,14 @@ class Portions(Words):
     """Given words, some at a time."""
 
     def __init__(self, words, most=10**6):
-        self.words, self.most = np.array(words, dtype=np.uint64), most
+        self.words = np.array(words, dtype=np.uint64)
+        self.most = most
 
     def take(self, count):
         count = min(count, self.most)
         assert self.words.size
-        taken, self.words = self.words[:count], self.words[count:]
+        taken = self.words[:count]
+        self.words = self.words[count:]
         return taken
 
 
@@ -156,10 +174,15 @@ def test_digits_beyond_the_first_word_decide_where_they_must():
 
 
 def test_refills_change_nothing():
-    """Words in small portions give the numbers that all at once give: none is dropped or used for two."""
+    """Words in small portions give the numbers that all at once give: none is dropped or used
+    for two.
+    """
 
     words = np.random.default_rng(1).integers(0, 2**64, 400_000, dtype=np.uint64)
-    runs = [normal_and_laplace.rounded_normals(Portions(words, most), 2.0**22, 500) for most in (3, 50, 10**6)]
+    runs = [
+        normal_and_laplace.rounded_normals(Portions(words, most), 2.0**22, 500)
+        for most in (3, 50, 10**6)
+    ]
     assert np.array_equal(runs[0], runs[1])
     assert np.array_equal(runs[0], runs[2])
 
@@ -171,17 +194,24 @@ def words_with_ties(count, seed):
     few += [word // 2 for word in few] + [word // 2 + 1 for word in few[:6]]
     # (2k + x) / (2k + 2) for k = 1, 2 and small x: dice that leave that comparison open.
     few += [((2 * k << 64) + x) // (2 * k + 2) for k in (1, 2) for x in few[:4]]
-    few += [2 * edge + bit for edge in normal_and_laplace._WHOLE_PARTS[:4].tolist() for bit in (0, 1)]
+    few += [
+        2 * edge + bit for edge in normal_and_laplace._WHOLE_PARTS[:4].tolist() for bit in (0, 1)
+    ]
     plain = rng.integers(0, 2**64, count, dtype=np.uint64)
-    return np.where(rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain)
+    return np.where(
+        rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain
+    )
 
 
 @pytest.mark.parametrize("ratio", [1.0, math.pi * 2**22, 2.0**47])
 @pytest.mark.parametrize("most", [5, 10**6])
 def test_ties_are_decided_by_further_digits(ratio, most, monkeypatch):
     """Word by word as exact arithmetic decides, wherever 64 digits leave a comparison open."""
-    opened, slow = [], normal_and_laplace.exact_normal
-    monkeypatch.setattr(normal_and_laplace, "exact_normal", lambda take: opened.append(1) or slow(take))
+    opened = []
+    slow = normal_and_laplace.exact_normal
+    monkeypatch.setattr(
+        normal_and_laplace, "exact_normal", lambda take: opened.append(1) or slow(take)
+    )
     with mpmath.workdps(200):
         for seed in range(8):
             words = words_with_ties(20_000, seed)
@@ -195,7 +225,9 @@ def test_each_kind_of_tie_is_noticed(place):
     """One tie each, decided one way and the other by the next word."""
     edge = int(normal_and_laplace._WHOLE_PARTS[0])
     with mpmath.workdps(60):
-        exact = mpmath.mpf(2) ** 63 / mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
+        exact = mpmath.mpf(2) ** 63 / mpmath.nsum(
+            lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf]
+        )
         further = int((exact - edge) * 2**64)
     x = 2**62 + 12345
     stream, decisions = {
@@ -210,9 +242,13 @@ def test_each_kind_of_tie_is_noticed(place):
             words = [*stream, decision, 2**63, *tail]
             out = np.zeros(1, dtype=np.int64)
             filled, used, is_open = normal_and_laplace._fill_rounded_normals(
-                np.array(words, dtype=np.uint64), normal_and_laplace._WHOLE_PARTS,
-                np.uint64(2**52), np.uint64(20), out, 0
-            )  # fmt: skip
+                np.array(words, dtype=np.uint64),
+                normal_and_laplace._WHOLE_PARTS,
+                np.uint64(2**52),
+                np.uint64(20),
+                out,
+                0,
+            )
             assert (filled, used, is_open) == (0, 0, True)
             found = normal_and_laplace.rounded_normals(Portions(words), 2.0**32, 20).tolist()
             assert found == ideal(words, 2.0**32, 20)
@@ -229,7 +265,9 @@ def test_whole_parts_are_right_to_the_last_bit():
                 running += mpmath.exp(-mpmath.mpf(k * k) / 2)
                 assert threshold == int(mpmath.floor(2**bits * running / total))
             assert normal_and_laplace.normal_whole_part_sums(bits)[-1] == 2**bits
-    assert normal_and_laplace._WHOLE_PARTS.tolist() == list(normal_and_laplace.normal_whole_part_sums(63))
+    assert normal_and_laplace._WHOLE_PARTS.tolist() == list(
+        normal_and_laplace.normal_whole_part_sums(63)
+    )
 
 
 def test_stated_failure_covers_tails_and_choices():
@@ -264,7 +302,9 @@ def test_l2_laplace_follows_exact_arithmetic(size, monkeypatch):
     for _ in range(50):
         z = [int(abs(z) * 2**60) << 132 for z in rng.normal(size=3 * size)]
         signs = rng.integers(0, 2, 3 * size).tolist()
-        monkeypatch.setattr(normal_and_laplace, "normal_digits", lambda words, count, both=(signs, z): both)
+        monkeypatch.setattr(
+            normal_and_laplace, "normal_digits", lambda words, count, both=(signs, z): both
+        )
         found = normal_and_laplace.rounded_l2_laplace(Words(), ratio, size)
         with mpmath.workdps(80):
             z = [mpmath.mpf(d) / mpmath.mpf(2) ** 192 for d in z]
@@ -275,13 +315,19 @@ def test_l2_laplace_follows_exact_arithmetic(size, monkeypatch):
 
 
 def test_l2_laplace_takes_more_digits_where_they_decide(monkeypatch):
-    """In one dimension b = ratio R sign: R just below an edge to 192 digits, and the next word decides."""
-    ratio, cell = 2.0**22, 12345
+    """In one dimension b = ratio R sign: R just below an edge to 192 digits, and the next word
+    decides.
+    """
+    ratio = 2.0**22
+    cell = 12345
     # R = (z1^2 + z2^2) / 2 with z2 = 0, and ratio R = cell + 1/2 between z1 and z1 + 2^-192.
     square = ((2 * cell + 1) << 2 * 256) // 2**22
     exact = math.isqrt(square)
-    first, threshold = exact >> 64, exact % 2**64
-    monkeypatch.setattr(normal_and_laplace, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0]))
+    first = exact >> 64
+    threshold = exact % 2**64
+    monkeypatch.setattr(
+        normal_and_laplace, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0])
+    )
     for word, expected in ((threshold - 2, -cell), (threshold + 2, -cell - 1)):
         words = Portions([5, word, 0, *range(30)])
         assert normal_and_laplace.rounded_l2_laplace(words, ratio, 1).tolist() == [expected]
@@ -335,8 +381,11 @@ def test_values_are_rounded_to_the_nearest_cell_whatever_they_are():
 
 
 def test_noise_far_below_the_value_is_added_exactly_and_then_rounded():
-    """Beyond 2^53 cells the release is the exact sum of whole numbers, rounded to the nearest float64."""
-    grid, value = grid_of(1e-16), np.array([1 / 3, 12345.678, -1e10])
+    """Beyond 2^53 cells the release is the exact sum of whole numbers, rounded to the nearest
+    float64.
+    """
+    grid = grid_of(1e-16)
+    value = np.array([1 / 3, 12345.678, -1e10])
     noise = (NoiseSource(2).gaussian(1e-16, 3) / grid).astype(int).tolist()
     released = NoiseSource(2).add_gaussian(value, 1e-16)
     for given, added, found in zip((value / grid).tolist(), noise, released.tolist(), strict=True):
@@ -345,7 +394,9 @@ def test_noise_far_below_the_value_is_added_exactly_and_then_rounded():
 
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
 def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
-    """The same words, three values: the releases differ by exactly what the rounded values differ."""
+    """The same words, three values: the releases differ by exactly what the rounded values
+    differ.
+    """
     term = CertifiedNoise(law, 0.7, 1.0, 3, "sum")
     grid = grid_of(0.7)
     zero = NoiseSource(3).add(np.zeros(3), term)
@@ -359,10 +410,14 @@ def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
 @pytest.mark.parametrize("sampler", ["auto", "exact"])
 def test_supports_do_not_depend_on_data(law, sampler):
-    """In floating point, sums of 1/3 and noise fall on other numbers than noise alone: an attack by their bits."""
+    """In floating point, sums of 1/3 and noise fall on other numbers than noise alone: an attack
+    by their bits.
+    """
     term = CertifiedNoise(law, 1.3, 1.0, 1, "sum")
     for value in (0.0, 1 / 3, 1e-17, -7.77e5):
-        released = np.concatenate([NoiseSource(sampler=sampler).add([value], term) for _ in range(100)])
+        released = np.concatenate(
+            [NoiseSource(sampler=sampler).add([value], term) for _ in range(100)]
+        )
         assert np.array_equal(released * 2.0**GRID_BITS, np.rint(released * 2.0**GRID_BITS))
 
 
@@ -371,7 +426,10 @@ def test_symmetric_matrices_keep_their_shape_and_frobenius_law():
     source = NoiseSource(0)
     term = CertifiedNoise("gaussian", 0.5, 1.0, 6, "sum")
     draws = np.array(
-        [unpack_query_matrix(source.add(pack_query_matrix(matrix), term), 3) - matrix for _ in range(4_000)]
+        [
+            unpack_query_matrix(source.add(pack_query_matrix(matrix), term), 3) - matrix
+            for _ in range(4_000)
+        ]
     )
     assert np.array_equal(draws, draws.transpose(0, 2, 1))
     spread = draws.std(axis=0)
@@ -391,7 +449,9 @@ def test_seeded_sources_repeat_and_others_do_not():
 
 
 def test_masses_of_choices_are_right_to_forty_digits():
-    scores, weights, rate = [5, 2, 100, 3, 2], [7, 1, 3, 0, 9], 0.37
+    scores = [5, 2, 100, 3, 2]
+    weights = [7, 1, 3, 0, 9]
+    rate = 0.37
     masses = []
 
     class Boundaries(Words):
@@ -404,7 +464,10 @@ def test_masses_of_choices_are_right_to_forty_digits():
     exponential_mechanism(words, scores, rate, weights)
     total = masses[0]
     with mpmath.workdps(80):
-        exact = [w * mpmath.exp(-mpmath.mpf(rate) * (s - 2)) for s, w in zip(scores, weights, strict=True)]
+        exact = [
+            w * mpmath.exp(-mpmath.mpf(rate) * (s - 2))
+            for s, w in zip(scores, weights, strict=True)
+        ]
         running = mpmath.mpf(0)
         for index in (1, 4, 0, 2):  # in order of scores
             # The last draw that belongs to this candidate, and the first one beyond it.

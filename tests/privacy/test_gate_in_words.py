@@ -34,17 +34,22 @@ def test_failure_probability_counts_every_number_of_every_class():
 
 def test_exact_samplers_state_what_is_left():
     model = DPQuantileRegressor(
-        mechanism="output", epsilon=5.0, delta=0.0, alpha=1.0, feature_bounds=(-1, 1), target_bounds=(-1, 1)
-    ).fit(X, X[:, 0])  # fmt: skip
+        mechanism="output",
+        epsilon=5.0,
+        delta=0.0,
+        alpha=1.0,
+        feature_bounds=(-1, 1),
+        target_bounds=(-1, 1),
+    ).fit(X, X[:, 0])
     for text in texts(model):
         assert "exact; no last digit gives a value away, except with probability 3e-40" in text
         assert "rounding in floating point is not covered" not in text
 
 
 def test_dp_sgd_says_that_floating_point_is_not_covered():
-    model = DPLogisticRegression(mechanism="sgd", epsilon=5.0, delta=1e-3, feature_bounds=(-1, 1), classes=[0, 1]).fit(
-        X, (X[:, 0] > 0).astype(int)
-    )
+    model = DPLogisticRegression(
+        mechanism="sgd", epsilon=5.0, delta=1e-3, feature_bounds=(-1, 1), classes=[0, 1]
+    ).fit(X, (X[:, 0] > 0).astype(int))
     assert model.certificate_.failure_probability is None
     for text in texts(model):
         assert "floating-point; rounding in floating point is not covered" in text

@@ -12,10 +12,20 @@ from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.calibration import GRID_BITS, gaussian_delta, grid_of
 from dpconvex.privacy.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
-from dpconvex.privacy.objective_perturbation_calibration import trace_objective_delta, trace_objective_scale
+from dpconvex.privacy.objective_perturbation_calibration import (
+    trace_objective_delta,
+    trace_objective_scale,
+)
 from dpconvex.privacy.subsampling import dominating_subsampled_rdp, subsampled_multiplier
 
-ALL = [PureDP(0.3), PureDP(4.0), ApproxDP(1.0, 1e-6), ApproxDP(0.1, 0.05), GaussianDP(0.5), GaussianDP(3.0)]
+ALL = [
+    PureDP(0.3),
+    PureDP(4.0),
+    ApproxDP(1.0, 1e-6),
+    ApproxDP(0.1, 0.05),
+    GaussianDP(0.5),
+    GaussianDP(3.0),
+]
 
 
 @pytest.mark.parametrize("guarantee", ALL, ids=repr)
@@ -45,7 +55,9 @@ def test_pure_profile_is_that_of_randomised_response():
     """Randomised response with odds e^3 is the extreme pair: its two outcomes can be counted."""
     p = math.exp(3) / (1 + math.exp(3))
     for epsilon in (0.0, 0.5, 2.9):
-        assert PureDP(3.0).delta(epsilon) == pytest.approx(p - math.exp(epsilon) * (1 - p), rel=1e-12)
+        assert PureDP(3.0).delta(epsilon) == pytest.approx(
+            p - math.exp(epsilon) * (1 - p), rel=1e-12
+        )
     assert PureDP(3.0).delta(3.0) == 0.0
 
 
@@ -93,7 +105,9 @@ def test_known_values():
     assert grid_of(3.0) == 2.0 ** (1 - GRID_BITS)
     assert summation_rounding_error(10_000, 100, 1.0) < 2e-9
     assert float(AUCScoreBounds(50, 200).sensitivity("replace_one_keeping_label")) == 1 / 50
-    assert float(AUCScoreBounds(50, 200).sensitivity("replace_one")) == pytest.approx(0.024876, abs=5e-7)
+    assert float(AUCScoreBounds(50, 200).sensitivity("replace_one")) == pytest.approx(
+        0.024876, abs=5e-7
+    )
 
 
 def test_three_records_together():
@@ -108,7 +122,9 @@ def test_trace_form_falls_with_the_curvature():
         < trace_objective_delta(1.0, 0.1, 0.05, "replace_one")
         < 2e-6
     )
-    assert trace_objective_scale(1.0, 1e-6, 1.0, 0.05, "replace_one") == pytest.approx(10.3, abs=0.05)
+    assert trace_objective_scale(1.0, 1e-6, 1.0, 0.05, "replace_one") == pytest.approx(
+        10.3, abs=0.05
+    )
 
 
 def test_batches_of_all_records_are_the_gaussian_mechanism():

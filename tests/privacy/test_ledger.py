@@ -17,7 +17,13 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon, pure_guarantee_mu
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    PureDP,
+    compose_epsilon,
+    pure_guarantee_mu,
+)
 from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
 
 
@@ -76,7 +82,9 @@ def test_composition_of_pure_guarantees_is_above_the_exact_total_and_close(epsil
 def test_gaussian_guarantees_compose_exactly():
     mus = [0.3] * 5 + [0.1] * 7
     mu = math.sqrt(sum(m * m for m in mus))
-    assert compose_epsilon([GaussianDP(m) for m in mus], 1e-6) == pytest.approx(GaussianDP(mu).epsilon(1e-6), rel=1e-12)
+    assert compose_epsilon([GaussianDP(m) for m in mus], 1e-6) == pytest.approx(
+        GaussianDP(mu).epsilon(1e-6), rel=1e-12
+    )
 
 
 def test_a_mixture_costs_less_than_its_sums_and_more_than_its_parts():
@@ -100,7 +108,9 @@ def test_many_distinct_guarantees_compose_in_time_and_above_a_lower_bound():
 
 @settings(derandomize=True, deadline=None, max_examples=12)
 @given(
-    st.permutations([PureDP(0.3), PureDP(0.11), GaussianDP(0.2), ApproxDP(0.17, 1e-8), GaussianDP(0.37)]),
+    st.permutations(
+        [PureDP(0.3), PureDP(0.11), GaussianDP(0.2), ApproxDP(0.17, 1e-8), GaussianDP(0.37)]
+    ),
     st.floats(1e-7, 1e-2),
 )
 def test_the_total_does_not_depend_on_the_order(guarantees, delta):
@@ -160,8 +170,13 @@ def test_a_budget_in_mu_allows_exactly_its_squares(path):
 def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
     ledger = Ledger(path, mu=1.0)
     said = str(ledger.remaining())
-    assert "the next release may spend epsilon 4.887 at delta 1e-06 (mu 1) if its noise is Gaussian" in said
-    assert "Any other release, such as a score, may spend epsilon 0.807 and delta 0 instead." in said
+    assert (
+        "the next release may spend epsilon 4.887 at delta 1e-06 (mu 1) if its noise is Gaussian"
+        in said
+    )
+    assert (
+        "Any other release, such as a score, may spend epsilon 0.807 and delta 0 instead." in said
+    )
     assert said.endswith("The whole budget is mu 1; releases so far: 0")
     with pytest.raises(BudgetExceeded, match=r"delta without being Gaussian.*'output'"):
         ledger.charge(ApproxDP(0.01, 1e-9))
@@ -394,7 +409,8 @@ def test_a_relative_path_survives_another_working_directory(tmp_path, monkeypatc
 
 def test_cross_validation_and_grid_search_pay_for_every_fit(path):
     ledger = Ledger(path, epsilon=10.0, delta=0.0)
-    X, y = np.zeros((20, 1)), np.arange(20.0)
+    X = np.zeros((20, 1))
+    y = np.arange(20.0)
     cross_val_score(ChargedMean(ledger=ledger), X, y, cv=5)
     assert len(ledger.entries()) == 5
     GridSearchCV(ChargedMean(ledger=ledger), {"epsilon": [0.1, 0.2]}, cv=3).fit(X, y)

@@ -11,14 +11,17 @@ from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, pure_guara
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.privacy_filter import PrivacyFilter, pure_epsilon
 
-EPSILON, DELTA = 1.0, 1e-6
-# Losses on a grid: fine against the steps below, and wide against 10 standard deviations of the whole.
+EPSILON = 1.0
+DELTA = 1e-6
+# Losses on a grid: fine against the steps below, and wide against 10 standard deviations of the
+# whole.
 LOSSES = np.arange(-3.0, 4.0, 0.002)
 
 
 def largest(allows, most):
     """Return the largest number, to 1e-6 of it, that is allowed."""
-    low, high = 0.0, most
+    low = 0.0
+    high = most
     while high - low > 1e-6 * most:
         middle = (low + high) / 2
         low, high = (middle, high) if allows(middle) else (low, middle)
@@ -32,12 +35,16 @@ def affords(ledger, guarantee):
 
 
 def last_moves(ledger):
-    """Return guarantees one of which an attacker may choose for a last release, each as large as it is granted."""
+    """Return guarantees one of which an attacker may choose for a last release, each as large as
+    it is granted.
+    """
     left = ledger.remaining()
     moves = [PureDP(largest(lambda e: affords(ledger, PureDP(e)), EPSILON))]
     moves.append(GaussianDP(largest(lambda m: affords(ledger, GaussianDP(m)), 1.0)))
     for delta in (left.delta, left.delta / 2):
-        moves.append(ApproxDP(largest(lambda e, d=delta: affords(ledger, ApproxDP(e, d)), EPSILON), delta))
+        moves.append(
+            ApproxDP(largest(lambda e, d=delta: affords(ledger, ApproxDP(e, d)), EPSILON), delta)
+        )
     return moves
 
 
@@ -57,7 +64,9 @@ def expected_after(value, mu):
 
 
 def attack(ledger, mu, steps):
-    """Release small Gaussians; after each, do the best of a last move and of going on, in view of the loss so far."""
+    """Release small Gaussians; after each, do the best of a last move and of going on, in view
+    of the loss so far.
+    """
     granted = []
     while len(granted) < steps and affords(ledger, GaussianDP(mu)):
         ledger.charge(GaussianDP(mu))
@@ -70,7 +79,9 @@ def attack(ledger, mu, steps):
 
 @pytest.mark.parametrize(("mu", "steps"), [(0.02, 1), (0.05, 1), (0.1, 1), (0.04, 12)])
 def test_choosing_the_kind_in_view_of_a_result_gains_nothing(tmp_path, mu, steps):
-    """An account that allows E + epsilon_G(sqrt(S)) <= epsilon is driven to 1.7e-6 in one step, to 5e-6 in twelve."""
+    """An account that allows E + epsilon_G(sqrt(S)) <= epsilon is driven to 1.7e-6 in one step,
+    to 5e-6 in twelve.
+    """
     ledger = Ledger(tmp_path / "privacy.db", epsilon=EPSILON, delta=DELTA)
     reached = attack(ledger, mu, steps)
     assert reached <= DELTA * (1 + 1e-3)
@@ -81,8 +92,10 @@ def test_choosing_the_kind_in_view_of_a_result_gains_nothing(tmp_path, mu, steps
 def test_a_first_charge_at_its_epsilon_and_delta_gains_nothing(tmp_path, first):
     ledger = Ledger(tmp_path / "privacy.db", epsilon=EPSILON, delta=DELTA)
     ledger.charge(first)
-    # What the first release tells, as randomised response that tells everything with probability delta.
-    own, everything = first.epsilon_bound, first.delta(math.inf)
+    # What the first release tells, as randomised response that tells everything with probability
+    # delta.
+    own = first.epsilon_bound
+    everything = first.delta(math.inf)
     value = advantage(last_moves(ledger))
     truth = (1 - everything) / (1 + math.exp(-own))
     reached = everything + truth * np.interp(own, LOSSES, value)
@@ -91,19 +104,23 @@ def test_a_first_charge_at_its_epsilon_and_delta_gains_nothing(tmp_path, first):
 
 
 def test_a_line_is_crossed_as_rarely_as_the_filter_says():
-    """Charges beside Gaussian ones rest on it: exp(-2 a b) for a Brownian motion, by 100,000 paths."""
+    """Charges beside Gaussian ones rest on it: exp(-2 a b) for a Brownian motion, by 100,000
+    paths.
+    """
     fresh = PrivacyFilter(1.0, 0.02, None)
     start, slope = fresh.charged(fresh.cost(GaussianDP(1e-9)), "")._line()
     probability = 0.1 * 0.02
     assert math.exp(-2 * start * (slope - 0.5)) == pytest.approx(probability)
     rng = np.random.default_rng(0)
     times = np.linspace(0, 0.6, 121)
-    crossed, paths = 0, 100_000
+    crossed = 0
+    paths = 100_000
     for _ in range(10):
         steps = rng.normal(0.0, math.sqrt(times[1]), size=(paths // 10, len(times) - 1))
         loss = np.cumsum(steps, axis=1) + times[1:] / 2
         crossed += int((loss > start + slope * times[1:]).any(axis=1).sum())
-    # Steps miss some crossings; five standard deviations above the probability is a false alarm of 3e-7.
+    # Steps miss some crossings; five standard deviations above the probability is a false alarm of
+    # 3e-7.
     deviation = math.sqrt(probability / paths)
     assert probability / 4 < crossed / paths < probability + 5 * deviation
 

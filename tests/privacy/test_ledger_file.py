@@ -30,9 +30,12 @@ def spent_ledger(path, charges=12):
 
 
 def budget_after(path, content):
-    """Overwrite the file; return what a fresh opening grants (None: LedgerError) and whether a check finds harm."""
+    """Overwrite the file; return what a fresh opening grants (None: LedgerError) and whether a
+    check finds harm.
+    """
     path.write_bytes(content)
-    left, harmed = None, False
+    left = None
+    harmed = False
     try:
         ledger = Ledger(path, epsilon=2.0, delta=0.0)
         left = ledger.remaining().epsilon
@@ -142,7 +145,9 @@ def seal(path, number, states):
     stamp = hashlib.sha256(f"{digest}\n{states}".encode()).hexdigest()
     connection.execute("DELETE FROM log WHERE number > ?", (number,))
     connection.execute("UPDATE head SET number = ?, hash = ?", (number, digest))
-    connection.execute("UPDATE totals SET number = ?, states = ?, seal = ?", (number, states, stamp))
+    connection.execute(
+        "UPDATE totals SET number = ?, states = ?, seal = ?", (number, states, stamp)
+    )
     connection.commit()
     connection.close()
 
@@ -165,7 +170,11 @@ def test_totals_that_do_not_follow_from_the_records_are_noticed_by_a_check(path)
 
 @pytest.mark.parametrize(
     ("name", "forged"),
-    [("before_gaussian", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("before_gaussian", [1.0, 0.0])],
+    [
+        ("before_gaussian", [0.5, 0.500001]),
+        ("spent_mu_squared", [0.0, 0.01]),
+        ("before_gaussian", [1.0, 0.0]),
+    ],
 )
 def test_totals_that_only_sum_up_to_those_of_the_records_are_noticed_by_a_check(path, name, forged):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
@@ -192,7 +201,8 @@ def test_charges_that_cannot_have_been_granted_are_noticed_by_a_check(path):
 def test_a_removed_charge_is_noticed_by_a_head_kept_elsewhere(path):
     ledger = Ledger(path, epsilon=2.0, delta=0.0)
     ledger.charge(PureDP(0.5))
-    earlier, fewer = ledger.head(), states_of(path)
+    earlier = ledger.head()
+    fewer = states_of(path)
     ledger.charge(PureDP(1.0))
     head = ledger.head()
     assert Ledger(path).check(head) == head == ledger.check(earlier)
@@ -201,11 +211,15 @@ def test_a_removed_charge_is_noticed_by_a_head_kept_elsewhere(path):
     assert forged.check() == forged.check(earlier) == earlier  # the rest agrees
     with pytest.raises(LedgerError, match="another or an older ledger"):
         forged.check(head)
-    with pytest.raises(ValueError, match=r"'head' parameter of Ledger.check must be what Ledger.head"):
+    with pytest.raises(
+        ValueError, match=r"'head' parameter of Ledger.check must be what Ledger.head"
+    ):
         forged.check("2")
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"SQLite format 3\0", random.Random(0).randbytes(5000)])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"SQLite format 3\0", random.Random(0).randbytes(5000)]
+)
 def test_foreign_files_are_refused_and_left_alone(path, content):
     path.write_bytes(content)
     with pytest.raises(LedgerError, match="not an intact ledger"):
@@ -244,7 +258,9 @@ def test_a_directory_is_refused(tmp_path):
 
 @pytest.mark.parametrize("side_file", [True, False])
 def test_a_file_in_wal_mode_is_refused_since_a_copy_forgets_charges(path, tmp_path, side_file):
-    """The newest charges lie in a second file: the copy of a spent budget was a fresh one, and its check passed."""
+    """The newest charges lie in a second file: the copy of a spent budget was a fresh one, and
+    its check passed.
+    """
     ledger = Ledger(path, epsilon=1.0, delta=0.0)
     edit(path, "PRAGMA journal_mode = WAL")
     holder = sqlite3.connect(path)  # the second file is removed when nobody has it open
@@ -269,14 +285,23 @@ SWALLOWS = "CREATE TRIGGER {name} BEFORE {event} ON {table} BEGIN SELECT RAISE(I
 
 @pytest.mark.parametrize("called", ["sqlite_stat_{}", "sqlite_stat1"])
 def test_triggers_under_a_name_of_sqlites_own_are_noticed(path, called):
-    """They swallowed every charge: each process found the whole budget again, and a check passed."""
+    """They swallowed every charge: each process found the whole budget again, and a check
+    passed.
+    """
     Ledger(path, epsilon=1.0, delta=0.0)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA writable_schema = ON")
-    events = [(table, event) for table in ("log", "head", "totals") for event in ("INSERT", "DELETE")]
+    events = [
+        (table, event) for table in ("log", "head", "totals") for event in ("INSERT", "DELETE")
+    ]
     for number, (table, event) in enumerate(events):
         sql = SWALLOWS.format(name=f"sqlite_stat_{number}", table=table, event=event)
-        row = ("table" if called == "sqlite_stat1" else "trigger", called.format(number), table, sql)
+        row = (
+            "table" if called == "sqlite_stat1" else "trigger",
+            called.format(number),
+            table,
+            sql,
+        )
         connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, 0, ?)", row)
     connection.execute("PRAGMA schema_version = 99")
     connection.commit()
@@ -291,7 +316,11 @@ def test_what_is_not_kept_is_not_granted(path, monkeypatch):
     ledger = Ledger(path, epsilon=1.0, delta=0.0)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "_write_ledger_file", lambda connection, snapshot: setattr(snapshot, "digest", "0"))
+        patch.setattr(
+            ledger_file,
+            "_write_ledger_file",
+            lambda connection, snapshot: setattr(snapshot, "digest", "0"),
+        )
         with pytest.raises(LedgerError, match="does not keep what is written"):
             ledger.charge(PureDP(0.9))
     assert path.read_bytes() == before
@@ -318,20 +347,26 @@ def odd_versions(tree, trail=()):
 
 
 def test_whatever_a_file_holds_is_a_ledgers_or_an_error_of_the_ledger(path):
-    """Records and totals of other kinds ended in all sorts of errors, which say nothing about the ledger."""
+    """Records and totals of other kinds ended in all sorts of errors, which say nothing about
+    the ledger.
+    """
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
     for guarantee in (PureDP(0.1), GaussianDP(0.05), ApproxDP(0.1, 1e-8)):
         ledger.charge(guarantee)
     whole = path.read_bytes()
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT record FROM log ORDER BY number").fetchall()
-    records, states = [json.loads(record) for (record,) in rows], json.loads(states_of(path))
+    records = [json.loads(record) for (record,) in rows]
+    states = json.loads(states_of(path))
     connection.close()
     deep = "[" * 5000 + "]" * 5000
     forged = [
         (odd, None)
         for place in range(4)
-        for odd in ([*records[:place], changed, *records[place + 1 :]] for changed in odd_versions(records[place]))
+        for odd in (
+            [*records[:place], changed, *records[place + 1 :]]
+            for changed in odd_versions(records[place])
+        )
     ]
     forged += [(records, odd) for odd in odd_versions(states)]
     forged += [([deep, *records[1:]], None), (records, deep)]
@@ -349,8 +384,12 @@ def test_whatever_a_file_holds_is_a_ledgers_or_an_error_of_the_ledger(path):
         for number, record in enumerate(odd_records, start=1):
             text = record if record == deep else json.dumps(record, sort_keys=True)
             link = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
-            connection.execute("UPDATE log SET record = ?, hash = ? WHERE number = ?", (text, link, number))
-        text = odd_states if odd_states == deep else json.dumps(odd_states or states, sort_keys=True)
+            connection.execute(
+                "UPDATE log SET record = ?, hash = ? WHERE number = ?", (text, link, number)
+            )
+        text = (
+            odd_states if odd_states == deep else json.dumps(odd_states or states, sort_keys=True)
+        )
         stamp = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
         connection.execute("UPDATE head SET hash = ?", (link,))
         connection.execute("UPDATE totals SET states = ?, seal = ?", (text, stamp))
@@ -390,7 +429,9 @@ def test_a_charge_that_gives_back_is_noticed_by_a_check(path):
 
 
 def with_pragma(monkeypatch, pragma):
-    """Let every connection begin with a setting of SQLite that makes writing fail as the system would."""
+    """Let every connection begin with a setting of SQLite that makes writing fail as the system
+    would.
+    """
     connect = sqlite3.connect
 
     def limited(*args, **options):
@@ -405,7 +446,9 @@ def test_a_full_disk_is_called_a_full_disk(path, monkeypatch):
     ledger = Ledger(path, epsilon=2.0, delta=0.0)
     ledger.charge(PureDP(0.5))
     with monkeypatch.context() as patch:
-        with_pragma(patch, "PRAGMA max_page_count = 1")  # the smallest that SQLite makes of it: the file as it is
+        with_pragma(
+            patch, "PRAGMA max_page_count = 1"
+        )  # the smallest that SQLite makes of it: the file as it is
         with pytest.raises(LedgerError, match=r"full disk: nothing was charged") as caught:
             ledger.charge(PureDP(0.5), description="x" * 10_000)
         assert "restored" not in str(caught.value)

@@ -58,8 +58,9 @@ for _ in range(8):
     os.wait()
 """
 
-# For one kind of point after the other, children open the ledger and charge once, each dying one point later than the
-# one before, until one of them lives. A line says how many died, and what was announced.
+# For one kind of point after the other, children open the ledger and charge once, each dying one
+# point later than the one before, until one of them lives. A line says how many died, and what was
+# announced.
 KILLER = """
 def die_before_statement(point):
     connect, count = sqlite3.connect, itertools.count()
@@ -107,7 +108,10 @@ for prepare in (die_before_statement, die_at_byte, die_once_charged):
 
 def run(script, *arguments):
     finished = subprocess.run(
-        [sys.executable, "-c", IMPORTS + script, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", IMPORTS + script, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert finished.stderr == ""
     return finished.stdout.splitlines()
@@ -133,8 +137,12 @@ def test_processes_that_create_at_once_agree_on_one_budget(tmp_path):
 
 @pytest.mark.parametrize("first", ["create", "charge"])
 def test_kills_at_every_point_lose_budget_never_privacy(tmp_path, first):
-    """A charge is on record if it was announced, and else wholly or not at all; the file is intact after every kill."""
-    announced, deaths, journals = set(), dict.fromkeys(("statement", "byte", "charged"), 0), 0
+    """A charge is on record if it was announced, and else wholly or not at all; the file is
+    intact after every kill.
+    """
+    announced = set()
+    deaths = dict.fromkeys(("statement", "byte", "charged"), 0)
+    journals = 0
     for line in run(KILLER, tmp_path, first):
         path, *outcome = line.split()
         if outcome == ["charged"]:

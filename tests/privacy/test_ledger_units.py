@@ -1,4 +1,6 @@
-"""A ledger has one unit: promises to records and to people add up only as far as one follows from the other."""
+"""A ledger has one unit: promises to records and to people add up only as far as one follows
+from the other.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ FIVE = "one person, at most 5 rows"
 
 
 def test_what_follows_from_a_promise_to_another_unit():
-    record, anybody = "one record", "one person"
+    record = "one record"
+    anybody = "one person"
     assert convert_ledger_unit(PureDP(0.1), None, record, FIVE) == (PureDP(0.5), None)
     assert convert_ledger_unit(GaussianDP(0.1), 0.1, record, FIVE) == (GaussianDP(0.5), 0.5)
     two = "one person, at most 2 rows"
@@ -37,7 +40,9 @@ def test_the_first_charge_fixes_the_unit(tmp_path):
 
 def test_a_fit_for_people_charges_for_people(tmp_path):
     rng = np.random.default_rng(0)
-    X, y, ids = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), rng.integers(0, 40, 200)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = rng.integers(0, 2, 200)
+    ids = rng.integers(0, 40, 200)
     ledger = Ledger(tmp_path / "privacy.db", epsilon=3.0, delta=1e-4)
     DPLogisticRegression(feature_bounds=(-1, 1), ledger=ledger).fit(X, y, groups=ids)
     assert ledger.entries()[0].unit == "one person"

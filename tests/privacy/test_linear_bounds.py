@@ -9,7 +9,14 @@ from dpconvex.privacy import LinearBounds
 
 
 def facts(**changes):
-    given = {"n_samples": 100, "n_features": 3, "loss": Logistic(), "row_norm": 1.0, "max_norm": 2.0, "alpha": 0.1}
+    given = {
+        "n_samples": 100,
+        "n_features": 3,
+        "loss": Logistic(),
+        "row_norm": 1.0,
+        "max_norm": 2.0,
+        "alpha": 0.1,
+    }
     return LinearBounds(**{**given, **changes})
 
 

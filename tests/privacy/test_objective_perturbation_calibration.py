@@ -22,7 +22,8 @@ from dpconvex.privacy.objective_perturbation_calibration import (
 
 def exact_gaussian(epsilon, mu):
     with mpmath.workdps(60):
-        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        e = mpmath.mpf(epsilon)
+        m = mpmath.mpf(mu)
         return float(mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m))
 
 
@@ -68,7 +69,9 @@ def test_chi_delta_against_quadrature_and_never_below(dimension, epsilon, ratio)
 
         def integrand(r):
             density = (
-                r ** (k - 1) * mpmath.exp(-r * r / 2) / (2 ** (mpmath.mpf(k) / 2 - 1) * mpmath.gamma(mpmath.mpf(k) / 2))
+                r ** (k - 1)
+                * mpmath.exp(-r * r / 2)
+                / (2 ** (mpmath.mpf(k) / 2 - 1) * mpmath.gamma(mpmath.mpf(k) / 2))
             )
             return density * (1 - mpmath.exp(min(mpmath.mpf(0), offset - ratio * r)))
 
@@ -99,8 +102,14 @@ def test_glm_profiles_by_their_parts():
     for epsilon, a, kappa in [(1.0, 0.3, 0.05), (0.2, 0.05, 0.01), (0.3, 0.4, 0.5)]:
         reduced = epsilon - math.log1p(kappa)
         both = 2 * phi_delta(epsilon, a)
-        one = phi_delta(reduced, a) if reduced >= 0 else 1 - math.exp(reduced) * (1 - phi_delta(0.0, a))
-        assert glm_add_remove_objective_delta(epsilon, a, kappa) == pytest.approx(max(both, one), rel=1e-8)
+        one = (
+            phi_delta(reduced, a)
+            if reduced >= 0
+            else 1 - math.exp(reduced) * (1 - phi_delta(0.0, a))
+        )
+        assert glm_add_remove_objective_delta(epsilon, a, kappa) == pytest.approx(
+            max(both, one), rel=1e-8
+        )
         if reduced > 0:
             value = 2 * phi_delta(reduced, 2 * a)
             if 4 * a * a > 2 * (math.sqrt(1 + reduced**2) - 1):
@@ -111,19 +120,24 @@ def test_glm_profiles_by_their_parts():
 
 @pytest.mark.parametrize("order", [1.5, 4.0])
 def test_renyi_determinants_are_attained_by_a_quadratic_record(order):
-    """With f = (beta/2) theta^2 the minimisers are centred normals, whose integral of p^order q^(1-order) is known.
+    """With f = (beta/2) theta^2 the minimisers are centred normals, whose integral of p^order
+    q^(1-order) is known.
 
-    Their densities are phi_sigma(b) |db/dtheta|. What the gradient of f adds is left to the attack tests: here the
-    part that the determinants cost is compared by completing the square numerically.
+    Their densities are phi_sigma(b) |db/dtheta|. What the gradient of f adds is left to the attack
+    tests: here the part that the determinants cost is compared by completing the square
+    numerically.
     """
-    base, beta, sigma = 1.0, 0.15, 1.5
+    base = 1.0
+    beta = 0.15
+    sigma = 1.5
     kappa = beta / base
 
     def divergence(stiff_p, stiff_q):
         def integrand(theta):
             p = norm.pdf(stiff_p * theta, scale=sigma) * stiff_p
             q = norm.pdf(stiff_q * theta, scale=sigma) * stiff_q
-            # remove the gradient's own share exp(order (order-1) |g|^2 / (2 sigma^2)), g = (p - q) theta
+            # remove the gradient's own share exp(order (order-1) |g|^2 / (2 sigma^2)), g = (p - q)
+            # theta
             gradient = (stiff_p - stiff_q) * theta
             share = math.exp(-order * (order - 1) * gradient**2 / (2 * sigma**2))
             return p**order * q ** (1 - order) * share
@@ -135,7 +149,9 @@ def test_renyi_determinants_are_attained_by_a_quadratic_record(order):
     found = divergence(base + beta, base)
     assert found == pytest.approx(renyi_objective_curve(orders, 0.0, kappa, 1, "with")[0], rel=1e-6)
     found = divergence(base, base + beta)
-    assert found == pytest.approx(renyi_objective_curve(orders, 0.0, kappa, 1, "without")[0], rel=1e-6)
+    assert found == pytest.approx(
+        renyi_objective_curve(orders, 0.0, kappa, 1, "without")[0], rel=1e-6
+    )
 
 
 def test_renyi_curve_is_infinite_beyond_its_pole():
@@ -167,6 +183,7 @@ def test_gaussian_profile_keeps_its_digits_at_tiny_epsilon(epsilon, ratio):
     """Calibration at tiny budgets rests on differences of nearly equal tails."""
     mu = epsilon / ratio
     with mpmath.workdps(60):
-        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        e = mpmath.mpf(epsilon)
+        m = mpmath.mpf(mu)
         exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
         assert abs(gaussian_delta(epsilon, mu) / exact - 1) < 1e-9

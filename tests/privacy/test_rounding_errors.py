@@ -45,7 +45,8 @@ def adversarial_rows(kind, n, d):
 def test_combined_rows_stay_within_the_bound(kind, cache, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 10)
-    n, d = 40_000, 3
+    n = 40_000
+    d = 3
     # Numbers of 24 bits, whose products are exact.
     X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)
     rows = MemoryRows(X, np.zeros(n), RowMap(d, 1.0, fit_intercept=False), threads=1, cache=cache)
@@ -67,20 +68,24 @@ def test_combined_rows_stay_within_the_bound(kind, cache, order, monkeypatch):
 
 def test_the_bound_is_tight_enough_to_notice_a_sum_one_by_one():
     """One million equal terms in a chain err by more than the bound allows for the tree."""
-    n, term = 2_000_000, 0.1
+    n = 2_000_000
+    term = 0.1
     chain = float(np.cumsum(np.full(n, term))[-1])
     error = abs(float(Fraction(chain) - n * Fraction(term)))
     assert error > summation_rounding_error(n, 10_000, term)
     rows = MemoryRows(np.full((n, 1), term), np.zeros(n), RowMap(1, 1.0, fit_intercept=False))
     (total,) = rows.sum(lambda block, y, w: (block.sum(axis=0),))
-    assert abs(float(Fraction(float(total[0])) - n * Fraction(term))) <= summation_rounding_error(n, 1, term)
+    assert abs(float(Fraction(float(total[0])) - n * Fraction(term))) <= summation_rounding_error(
+        n, 1, term
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])
 def test_parts_are_added_in_order_and_no_deeper_than_the_tree(count):
     class Part:
         def __init__(self, names, height=0):
-            self.names, self.height = names, height
+            self.names = names
+            self.height = height
 
         def __add__(self, other):
             return Part(self.names + other.names, max(self.height, other.height) + 1)
@@ -108,22 +113,33 @@ def test_bound_covers_every_layout(n, dim):
 
 @pytest.mark.parametrize("d", [2, 8])
 def test_mapped_sums_err_no_more_than_their_share(d):
-    """Rows that cancel in every coordinate of a map, weighted to length 1 in it: errors stay within what is paid."""
-    n, rng = 3_000, np.random.default_rng(d)
+    """Rows that cancel in every coordinate of a map, weighted to length 1 in it: errors stay
+    within what is paid.
+    """
+    n = 3_000
+    rng = np.random.default_rng(d)
     bounds = LinearBounds(n, d, Logistic(), 1.0, 1.0, fit_intercept=False)
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
     wide = np.diag(np.geomspace(1, 9, d))
     spread = 1.0
     while True:
         matrix = np.geomspace(1, spread, d)[:, None] * turn @ wide
-        if spread > 1e12 or coordinate_cancellation(matrix) > largest_query_cancellation(bounds) / 20:
+        if (
+            spread > 1e12
+            or coordinate_cancellation(matrix) > largest_query_cancellation(bounds) / 20
+        ):
             break
         spread *= 10
     u = rng.normal(size=(n, d))
     x = np.linalg.solve(matrix, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
-    (total,) = pairwise_summation((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
+    (total,) = pairwise_summation(
+        (part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d)))
+    )
     exact = [sum(map(Fraction, column)) for column in x.T.tolist()]
-    mapped = [sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0)) for row in matrix.tolist()]
+    mapped = [
+        sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0))
+        for row in matrix.tolist()
+    ]
     share = Query("vector", 1.0, d).sensitivity(bounds) / bounds.changed_records - 1
     paid = 2 * share * coordinate_cancellation(matrix) / largest_query_cancellation(bounds)
     assert 2 * norm_of_error(matrix @ total, mapped) <= paid

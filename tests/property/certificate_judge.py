@@ -1,8 +1,9 @@
-"""An independent judge of certificates: does the noise that a file states suffice for what it claims?
+"""An independent judge of certificates: does the noise that a file states suffice for what it
+claims?
 
-It reads plain JSON and recomputes sensitivities, curvatures and privacy profiles from the formulas of the theory, with
-other code than the library's: no bounds, provers, profiles or losses of dpconvex are used. It errs on the lenient
-side by 1e-6, so what it refuses is refuted.
+It reads plain JSON and recomputes sensitivities, curvatures and privacy profiles from the formulas
+of the theory, with other code than the library's: no bounds, provers, profiles or losses of
+dpconvex are used. It errs on the lenient side by 1e-6, so what it refuses is refuted.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ class Judge:
     """Everything that the judge derives from one file."""
 
     def __init__(self, tree: dict[str, Any]) -> None:
-        self.tree, self.facts = tree, tree["bounds"]
-        self.kind, self.mechanism = self.facts["kind"], tree["mechanism"]
-        self.parameters, self.noise = tree["parameters"], tree["noise"]
-        self.n, self.d = count(self.facts["n_samples"]), count(self.facts["n_features"])
+        self.tree = tree
+        self.facts = tree["bounds"]
+        self.kind = self.facts["kind"]
+        self.mechanism = tree["mechanism"]
+        self.parameters = tree["parameters"]
+        self.noise = tree["noise"]
+        self.n = count(self.facts["n_samples"])
+        self.d = count(self.facts["n_features"])
         self.alpha = number(self.facts["alpha"], closed=True)
         self.neighbors = self.facts["neighbors"]
         require(self.neighbors in RELATIONS, "relation")
@@ -59,7 +64,8 @@ class Judge:
         self.c = self.facts["fit_intercept"]
         require(type(self.c) is bool, "fit_intercept")
         self.loss = pointwise(self.facts["loss"])
-        self.U, self.X = number(self.facts["row_norm"]), number(self.facts["max_norm"])
+        self.U = number(self.facts["row_norm"])
+        self.X = number(self.facts["max_norm"])
         self.size = self.d + self.c
         self.row = math.hypot(self.c, min(self.U, self.X))
         self.rank = 1
@@ -78,15 +84,19 @@ class Judge:
 
     def _read_RobustBounds(self) -> None:
         self._row()
-        loss, radius = self.loss, number(self.facts["radius"], closed=True)
+        loss = self.loss
+        radius = number(self.facts["radius"], closed=True)
         sided = loss.kind == "residual"
         require(sided or loss.high <= 0, "a loss that never increases")
-        width, norm, cost = number(self.facts["width"]), self.facts["norm"], self.facts["cost"]
+        width = number(self.facts["width"])
+        norm = self.facts["norm"]
+        cost = self.facts["cost"]
         require(norm in ("l2", "linf", "l1", "box", "hull"), "norm")
         unit, curved = adversary(norm, self.facts.get("shape"), self.d, width)
         require(cost is None or not sided, "a cost of residuals")
         if cost is None:
-            reach, bend = radius * unit, loss.slope * radius * curved
+            reach = radius * unit
+            bend = loss.slope * radius * curved
             self.beta = loss.curvature * self._factor(reach) + bend
             self.beta += loss.slope**2 * self._factor(reach) / width if sided else 0.0
         else:
@@ -99,17 +109,23 @@ class Judge:
         self.L = loss.slope * math.hypot(self.c, min(self.U, self.X) + reach)
         self.moved = self.records * self.L
         if self.neighbors == "replace_one" and cost is None:
-            # The steepest slopes that two records can have, and how unlike the adversary's parts of them are.
+            # The steepest slopes that two records can have, and how unlike the adversary's parts of
+            # them are.
             sides = {abs(loss.low), abs(loss.high)} - {0.0} if sided else {loss.slope}
             least = min(1.0, self.U / self.X)
-            corners = [(p + q) * self.row + max(p - least * q, q - least * p) * reach for p in sides for q in sides]
+            corners = [
+                (p + q) * self.row + max(p - least * q, q - least * p) * reach
+                for p in sides
+                for q in sides
+            ]
             self.moved = min(self.moved, max(self.L, *corners))
         self.rank = self.size if radius > 0 or cost is not None else 1
 
     def _read_TiltedBounds(self) -> None:
         self._row()
         require(self.neighbors == "replace_one" and self.mechanism == "output", "tilted")
-        loss, tilt = self.loss, number(self.facts["tilt"], closed=True)
+        loss = self.loss
+        tilt = number(self.facts["tilt"], closed=True)
         self.L = loss.slope * self.row
         self.beta = math.nan
 
@@ -135,10 +151,12 @@ class Judge:
     def _read_WorstShareBounds(self) -> None:
         self._row()
         require(self.mechanism == "output", "worst share")
-        loss, share = self.loss, number(self.facts["share"])
+        loss = self.loss
+        share = number(self.facts["share"])
         width = number(self.facts["width"])
         require(share <= 1 and share * self.n >= 1 - 1e-9, "share")
-        self.L, self.beta = loss.slope * self.row, math.nan
+        self.L = loss.slope * self.row
+        self.beta = math.nan
         ball = self.L / self.alpha
         if self.neighbors == "replace_one":
             ends = (1.0, -1.0) if loss.kind == "residual" else (0.0,)
@@ -148,12 +166,16 @@ class Judge:
 
     def _read_TopRankBounds(self) -> None:
         require(self.neighbors == "replace_one" and self.mechanism == "output", "top rank")
-        loss, reach = pointwise(self.facts["loss"]), number(self.facts["row_norm"])
+        loss = pointwise(self.facts["loss"])
+        reach = number(self.facts["row_norm"])
         require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
-        top, positive = count(self.facts["top"]), count(self.facts["min_positive"])
+        top = count(self.facts["top"])
+        positive = count(self.facts["min_positive"])
         width = number(self.facts["width"])
         require(top >= 1 and positive >= 1, "counts")
-        self.size, self.L, self.beta = self.d, 2 * reach * loss.slope, math.nan
+        self.size = self.d
+        self.L = 2 * reach * loss.slope
+        self.beta = math.nan
         start = level(0.0, 2 + self.n / top, width)  # of n negative records and 2 K public ones
         ball = min(self.L / self.alpha, math.sqrt(2 * loss.value(-start) / self.alpha))
         bent = 2 * reach * loss.curvature / top
@@ -162,7 +184,8 @@ class Judge:
         self.minimiser = min(max(flip, kept), 2 * self.L) / self.alpha
 
     def _read_PairwiseBounds(self) -> None:
-        self.loss, self.size = pair(self.facts["loss"]), self.d
+        self.loss = pair(self.facts["loss"])
+        self.size = self.d
         require(self.neighbors == "replace_one", "pairs")
         require(type(self.facts["label_private"]) is bool, "label_private")
         widest = 2 * number(self.facts["row_norm"])
@@ -186,8 +209,10 @@ class Judge:
         self.moved = self.n * self.gamma
 
     def _read_StructuredBounds(self) -> None:
-        self.loss, self.size = vector(self.facts["loss"]), self.d
-        norm, link = number(self.facts["operator_norm"]), self.loss.link
+        self.loss = vector(self.facts["loss"])
+        self.size = self.d
+        norm = number(self.facts["operator_norm"])
+        link = self.loss.link
         reach = number(self.facts["link_norm"], closed=True)
         require((link is None) == (reach == 0), "link")
         self.L = norm * self.loss.slope + (0.0 if link is None else reach * link.slope)
@@ -213,7 +238,8 @@ class Judge:
         return (moved + self.grid(name) * math.sqrt(size)) / scale, times
 
     def grid(self, name: str) -> float:
-        scale, stated = number(self.noise[name]["scale"]), self.noise[name]["grid"]
+        scale = number(self.noise[name]["scale"])
+        stated = self.noise[name]["grid"]
         drawn = 2.0 ** (math.floor(math.log2(scale)) - 40)
         require(stated is None or number(stated) > 0, "a grid")
         return drawn if stated is None else max(drawn, stated)
@@ -224,8 +250,11 @@ class Judge:
     # What the releases give together, for the claim.
 
     def enough(self, **spent: Any) -> bool:
-        """Whether mu (squared), pure epsilon, or a delta at each epsilon covers the claim, over all problems."""
-        claim, k = self.tree["guarantee"], self.problems
+        """Whether mu (squared), pure epsilon, or a delta at each epsilon covers the claim, over
+        all problems.
+        """
+        claim = self.tree["guarantee"]
+        k = self.problems
         if claim["kind"] == "gaussian":
             return "square" in spent and math.sqrt(k * spent["square"]) <= claim["mu"] * SLACK
         epsilon = claim["epsilon"] * SLACK
@@ -251,7 +280,8 @@ class Judge:
     def _judge_output(self) -> bool:
         self.only("release")
         require(self.alpha > 0 and math.isfinite(self.L), "strong convexity and bounded slope")
-        tolerance, gap = (number(self.tree["solver_tolerance"], closed=True), self.parameters.get("solver_gap"))
+        tolerance = number(self.tree["solver_tolerance"], closed=True)
+        gap = self.parameters.get("solver_gap")
         if gap is not None:
             tolerance = max(tolerance, math.sqrt(2 * self.alpha * number(gap)))
         base = getattr(self, "minimiser", None)
@@ -264,7 +294,8 @@ class Judge:
     def _inexact(self, divisor: int) -> float:
         """How far a solver that stops short, and the rounding of b, can move the release."""
         tilt = self.noise["objective"]
-        scale, d = number(tilt["scale"]), self.size
+        scale = number(tilt["scale"])
+        d = self.size
         gaussian = tilt["distribution"] == "gaussian"
         largest = scale * (math.sqrt(d) + 9 if gaussian else 2 * d + 80)
         rounding = self.grid("objective") * math.sqrt(d) / 2 + 2.0**-52 * largest
@@ -278,10 +309,13 @@ class Judge:
         law = self.noise["objective"]["distribution"]
         self.term("objective", self.moved, self.size)
         release, _ = self.term("release", self._inexact(self.n), self.size, law=law)
-        kappa, scale = self.beta / (self.n * self.alpha), number(self.noise["objective"]["scale"])
+        kappa = self.beta / (self.n * self.alpha)
+        scale = number(self.noise["objective"]["scale"])
         if law == "gaussian":
             key = (self.L / scale, kappa, self.rank, self.neighbors)
-            return self.enough(delta=lambda e: tilted_delta(0.99 * e, *key) + gaussian_delta(0.01 * e, release))
+            return self.enough(
+                delta=lambda e: tilted_delta(0.99 * e, *key) + gaussian_delta(0.01 * e, release)
+            )
         require(self.rank == 1, "pure epsilon needs a GLM")
         return self.enough(pure=self.records * self.L / scale + math.log1p(kappa) + release)
 
@@ -290,11 +324,13 @@ class Judge:
         self.only("objective", "release", *(["lengths"] if search else []))
         require(self.problems == 1 and math.isfinite(self.L + self.beta), "smooth and single")
         require(not search or self.D >= 2, "rows in units of a released length are up to 2 apart")
-        law, d = self.noise["objective"]["distribution"], self.size
+        law = self.noise["objective"]["distribution"]
+        d = self.size
         self.term("objective", self.gamma, d)
         release, _ = self.term("release", self._inexact(1), d, law=law)
         counts = self.term("lengths", 1.0, 1, SEARCH, law)[0] if search else 0.0
-        kappa, scale = self.trace / self.alpha, number(self.noise["objective"]["scale"])
+        kappa = self.trace / self.alpha
+        scale = number(self.noise["objective"]["scale"])
         if law == "l2-laplace":
             tilt = self.gamma / scale + d * math.log1p(kappa / d)
             return self.enough(pure=tilt + release + SEARCH * counts)
@@ -303,14 +339,17 @@ class Judge:
         def delta(e: float) -> float:
             total = trace_delta((0.99 - share) * e, self.gamma / scale, kappa)
             total += gaussian_delta(0.01 * e, release)
-            return total + (gaussian_delta(share * e, math.sqrt(SEARCH) * counts) if search else 0.0)
+            return total + (
+                gaussian_delta(share * e, math.sqrt(SEARCH) * counts) if search else 0.0
+            )
 
         return self.enough(delta=delta)
 
     def _sums(self, *kinds: str) -> bool:
         """Compose the stated queries: what one record adds is bounded by their kind."""
         require(self.kind in kinds and self.noise, "what is summed")
-        many, pair = count(self.facts.get("rows_per_person", 1)), math.sqrt(self.records)
+        many = count(self.facts.get("rows_per_person", 1))
+        pair = math.sqrt(self.records)
         terms = []
         for name, stated in self.noise.items():
             bound = number(stated["record_bound"])
@@ -336,11 +375,17 @@ class Judge:
         return self._sums("StructuredBounds")
 
     def _judge_gradient(self) -> bool:
-        stated, settings = self.parameters["fit"], self.parameters["gradient"]
-        levels, named = stated.get("levels", []), self.parameters.get("quantile")
+        stated = self.parameters["fit"]
+        settings = self.parameters["gradient"]
+        levels = stated.get("levels", [])
+        named = self.parameters.get("quantile")
         require(not levels or named is None or named == levels, "quantile")
         require(settings.get("levels", []) == levels, "levels")
-        parts = [rows for name in ("geometry_rows", "early_rows") if (rows := stated.get(name)) is not None]
+        parts = [
+            rows
+            for name in ("geometry_rows", "early_rows")
+            if (rows := stated.get(name)) is not None
+        ]
         require(not parts or self.neighbors == "replace_one", "parts of the rows")
         return self._sums("LinearBounds")
 
@@ -351,7 +396,8 @@ class Judge:
         settings = self.parameters[name]
         fixed = self.neighbors == "replace_one"
         require(self.kind == "LinearBounds" and (fixed or name == "phased-erm"), "phases")
-        phases, step = count(settings["phases"]), number(settings["step_size"])
+        phases = count(settings["phases"])
+        step = number(settings["step_size"])
         decay = number(settings["decay"])
         require(decay >= 1 and self.n >> phases >= 1, "phases with rows")
         assigned = "random permutation" if fixed else "independent draws"
@@ -380,15 +426,18 @@ class Judge:
     def _judge_sgd(self) -> bool:
         self.only("gradients")
         require(self.kind == "LinearBounds" and math.isfinite(self.L), "a linear model")
-        settings, term = self.parameters["sgd"], self.noise["gradients"]
-        steps, size = count(settings["steps"]), count(settings["batch_size"])
+        settings = self.parameters["sgd"]
+        term = self.noise["gradients"]
+        steps = count(settings["steps"])
+        size = count(settings["batch_size"])
         require(size <= self.n and term["releases"] == steps, "batches")
         require(settings["sampling"] in ("fixed", "poisson"), "scheme")
         require(settings["sampling"] == "poisson" or self.neighbors == "replace_one", "scheme")
         require(term["distribution"] == "gaussian" and term["grid"] == 0, "law")
         require(term["dimension"] == self.size, "dimension")
         require(number(term["sensitivity"]) * SLACK >= self.moved, "stated sensitivity")
-        claim, k = self.tree["guarantee"], self.problems
+        claim = self.tree["guarantee"]
+        k = self.problems
         require(claim["kind"] == "approx" and claim["delta"] > 0, "sgd proves epsilon and delta")
         mu = self.moved / number(term["scale"])
         found = sampled_epsilon(self.neighbors, size / self.n, mu, steps, claim["delta"] / k)
@@ -416,14 +465,18 @@ def adversary(norm: str, shape: Any, size: int, width: float) -> tuple[float, fl
 
 
 def level(height: float, ratio: float, width: float) -> float:
-    """``min_{t >= 0} t + ratio s(height - t)``: the mean of the worst of so many numbers that are all alike."""
+    """``min_{t >= 0} t + ratio s(height - t)``: the mean of the worst of so many numbers that
+    are all alike.
+    """
     t = max(0.0, height + width * math.log(ratio - 1)) if ratio > 1 else 0.0
     return t + ratio * width * float(np.logaddexp(0.0, (height - t) / width))
 
 
 @cache
 def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: str) -> float:
-    """Delta of Gaussian objective perturbation, ``a = L / std``: GLM, or the smaller of Renyi and chi."""
+    """Delta of Gaussian objective perturbation, ``a = L / std``: GLM, or the smaller of Renyi
+    and chi.
+    """
     reduced = epsilon - rank * math.log1p(kappa)
 
     def two_sided(e: float, r: float) -> float:
@@ -437,11 +490,16 @@ def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: s
         twice = 4 * a * a > 2 * (math.hypot(1, reduced) - 1)
         return min(1.0, (2 if twice else 1) * two_sided(reduced, 2 * a))
     if rank == 1:
-        inside = gaussian_delta(reduced, a) if reduced >= 0 else 1 - math.exp(reduced) * (2 * special.ndtr(-a / 2))
+        inside = (
+            gaussian_delta(reduced, a)
+            if reduced >= 0
+            else 1 - math.exp(reduced) * (2 * special.ndtr(-a / 2))
+        )
         return float(max(two_sided(epsilon, a), inside))
 
     def chi(e: float, r: float) -> float:
-        law, offset = stats.chi(rank), e - r * r / 2
+        law = stats.chi(rank)
+        offset = e - r * r / 2
 
         def part(x: float) -> float:
             return float(law.pdf(x)) * -math.expm1(min(0.0, offset - r * x))
@@ -464,7 +522,9 @@ def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: s
 
     if neighbors == "replace_one":
         return min(1.0, renyi("both"), 2 * chi(reduced, 2 * a))
-    return min(1.0, max(min(renyi("with"), chi(reduced, a)), min(renyi("without"), chi(epsilon, a))))
+    return min(
+        1.0, max(min(renyi("with"), chi(reduced, a)), min(renyi("without"), chi(epsilon, a)))
+    )
 
 
 def best_delta(orders: Any, curve: Any, epsilon: float) -> float:
@@ -474,7 +534,9 @@ def best_delta(orders: Any, curve: Any, epsilon: float) -> float:
 
 @cache
 def trace_delta(epsilon: float, ratio: float, kappa: float) -> float:
-    """Delta of objective perturbation of pairs: Renyi orders a with ``sqrt(a) kappa <= 1, (a - 1) kappa < 1``."""
+    """Delta of objective perturbation of pairs: Renyi orders a with
+    ``sqrt(a) kappa <= 1, (a - 1) kappa < 1``.
+    """
     orders = 1 + np.geomspace(1e-3, 1e5, 100_001)
     orders = orders[(np.sqrt(orders) * kappa <= 1) & ((orders - 1) * kappa < 1)]
     if not orders.size:
@@ -486,24 +548,31 @@ def trace_delta(epsilon: float, ratio: float, kappa: float) -> float:
 
 @cache
 def sampled_epsilon(neighbors: str, rate: float, mu: float, steps: int, delta: float) -> float:
-    """Epsilon of sampled Gaussian steps: Renyi by quadrature, or by the binomial sum under add-or-remove-one."""
+    """Epsilon of sampled Gaussian steps: Renyi by quadrature, or by the binomial sum under
+    add-or-remove-one.
+    """
     orders = np.concatenate([1 + np.geomspace(0.02, 0.95, 60), np.arange(2, 257)])
     orders = np.append(orders, np.geomspace(258, 2000, 60))
     if neighbors == "replace_one":
         curve = np.array([_dominating(rate, mu, float(order)) for order in orders])
     else:
         whole = orders[orders == np.round(orders)]
-        orders, curve = whole, np.array([_binomial(rate, mu, int(order)) for order in whole])
+        orders = whole
+        curve = np.array([_binomial(rate, mu, int(order)) for order in whole])
     needed = steps * curve + np.log1p(-1 / orders)
     needed -= (math.log(delta) + np.log(orders)) / (orders - 1)
     renyi = max(0.0, float(np.min(needed)))
     return renyi
 
 
-def step_profiles(neighbors: str, rate: float, mu: float, alone: float = 1.0) -> list[tuple[Any, Any, Any, Any]]:
-    """Profiles of a sampled step's dominating pairs: for each, ``(alpha, h, beta, h')`` as functions of ``s > 0``.
+def step_profiles(
+    neighbors: str, rate: float, mu: float, alone: float = 1.0
+) -> list[tuple[Any, Any, Any, Any]]:
+    """Profiles of a sampled step's dominating pairs: for each, ``(alpha, h, beta, h')`` as
+    functions of ``s > 0``.
 
-    ``h(alpha)`` is the divergence of the first law from the second, h' that of the second from the first.
+    ``h(alpha)`` is the divergence of the first law from the second, h' that of the second from the
+    first.
     """
 
     def gauss(s: Any, far: float) -> Any:
@@ -529,28 +598,38 @@ def step_profiles(neighbors: str, rate: float, mu: float, alone: float = 1.0) ->
     return [(*forward, absent, reverse), (absent, reverse, *forward)]
 
 
-def sampled_delta(neighbors: str, rate: float, mu: float, steps: int, epsilon: float, alone: float = 1.0) -> float:
-    """Delta of sampled Gaussian steps by a contour integral, without a grid of losses: exact up to quadrature.
+def sampled_delta(
+    neighbors: str, rate: float, mu: float, steps: int, epsilon: float, alone: float = 1.0
+) -> float:
+    """Delta of sampled Gaussian steps by a contour integral, without a grid of losses: exact up to
+    quadrature.
 
-    ``delta(e) = (1/2 pi i) int M(z)^T e^{-z e} / (z (z + 1)) dz`` over a vertical line, with the moments of one loss
-    from its profiles, ``M(z) = 1 + z (z + 1) [ int_1^oo a^{z-1} h(a) da + int_1^oo a^{-z-2} h'(a) da ]``.
+    ``delta(e) = (1/2 pi i) int M(z)^T e^{-z e} / (z (z + 1)) dz`` over a vertical line, with the
+    moments of one loss from its profiles, ``M(z) = 1 + z (z + 1) [ int_1^oo a^{z-1} h(a) da +
+    int_1^oo a^{-z-2} h'(a) da ]``.
     """
     if steps == 1 and neighbors == "replace_one":
-        return float(step_profiles(neighbors, rate, mu, alone)[0][1](np.log1p(np.expm1(epsilon) / rate)))
+        return float(
+            step_profiles(neighbors, rate, mu, alone)[0][1](np.log1p(np.expm1(epsilon) / rate))
+        )
     nodes, weights = np.polynomial.legendre.leggauss(8)
     edges = np.linspace(0, mu * (mu / 2 + 11), 300) + 1e-12
     half = np.diff(edges)[:, None] / 2
-    s, w = (edges[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
+    s = (edges[:-1, None] + half * (1 + nodes)).ravel()
+    w = (half * weights).ravel()
 
     def one(alpha: Any, h: Any, beta: Any, back: Any) -> float:
-        logs, other = np.log(alpha(s)), np.log(beta(s))
+        logs = np.log(alpha(s))
+        other = np.log(beta(s))
         step = 1e-5
         rise = w * (alpha(s + step) - alpha(s - step)) / (2 * step) * h(s)
         fall = w * (beta(s + step) - beta(s - step)) / (2 * step) * back(s)
 
         def moment(z: Any) -> Any:
             z = np.asarray(z)[..., None]
-            inner = (np.exp((z - 1) * logs) * rise).sum(-1) + (np.exp((-z - 2) * other) * fall).sum(-1)
+            inner = (np.exp((z - 1) * logs) * rise).sum(-1) + (np.exp((-z - 2) * other) * fall).sum(
+                -1
+            )
             return 1 + z[..., 0] * (z[..., 0] + 1) * inner
 
         def chernoff(log_tilt: float) -> float:
@@ -559,14 +638,20 @@ def sampled_delta(neighbors: str, rate: float, mu: float, steps: int, epsilon: f
 
         tilt = math.exp(optimize.minimize_scalar(chernoff, bounds=(-3, 8), method="bounded").x)
         # Twelve standard deviations of the tilted sum, or a far end where few steps decay slowly.
-        bend = (chernoff(math.log(tilt * 1.01)) + chernoff(math.log(tilt / 1.01)) - 2 * chernoff(math.log(tilt))) / 1e-4
+        bend = (
+            chernoff(math.log(tilt * 1.01))
+            + chernoff(math.log(tilt / 1.01))
+            - 2 * chernoff(math.log(tilt))
+        ) / 1e-4
         end = max(12 * tilt / math.sqrt(max(bend, 1e-9)), 40 * tilt)
         points = 1200 if steps > 100 else 3000
         # A loss of exactly 0 adds nothing to delta, but its part of the moments does not decay.
         fell = float((h(np.float64(2e-5)) - h(np.float64(1e-5))) / (alpha(2e-5) - alpha(1e-5)))
         atom = 1 - float(h(np.float64(1e-9))) + 2 * fell if h is back else 0.0
         total = 0.0
-        for part in np.array_split(tilt + 1j * (np.arange(points) + 0.5) * end / points, points // 100):
+        for part in np.array_split(
+            tilt + 1j * (np.arange(points) + 0.5) * end / points, points // 100
+        ):
             terms = np.exp(steps * np.log(moment(part))) - max(atom, 0.0) ** steps
             total += float((terms * np.exp(-part * epsilon) / (part * (part + 1))).real.sum())
         return total * end / points / math.pi
@@ -591,7 +676,9 @@ def _dominating(rate: float, mu: float, order: float) -> float:
         moment = float(np.logaddexp(0.0, peak + math.log(area)))
     if order == round(order) and order <= 256:
         j = np.arange(2, int(order) + 1)
-        choose = special.gammaln(order + 1) - special.gammaln(j + 1) - special.gammaln(order - j + 1)
+        choose = (
+            special.gammaln(order + 1) - special.gammaln(j + 1) - special.gammaln(order - j + 1)
+        )
         total = np.logaddexp.reduce(choose + j * math.log(rate) + _triples(mu)[: j.size])
         moment = min(moment, float(np.logaddexp(0.0, total)))
     return min(plain, moment) / (order - 1)

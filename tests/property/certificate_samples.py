@@ -49,7 +49,11 @@ from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
+    RobustBounds,
+    TiltedBounds,
+    WorstShareBounds,
+)
 from dpconvex.privacy.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,
@@ -79,7 +83,12 @@ SMOOTH = [
     convolve(KINKED[7], LogisticKernel(), 0.5),
 ]
 FALLING = [Logistic(), convolve(Hinge(), LogisticKernel(), 0.5)]
-BOUNDED_BELOW = [*FALLING, Huber(0.5), Scaled(Huber(1.0), 2.0), convolve(Pinball(0.8), KERNELS[0], 0.4)]
+BOUNDED_BELOW = [
+    *FALLING,
+    Huber(0.5),
+    Scaled(Huber(1.0), 2.0),
+    convolve(Pinball(0.8), KERNELS[0], 0.4),
+]
 PAIRS = [PairLogistic(), PairLogistic("e"), PairHinge(0.5), PairHinge(2.0)]
 SQUARES = [PairSquared(), PairSquaredHinge()]
 STRUCTURED = [
@@ -95,7 +104,10 @@ SMOOTH_STRUCTURED = [
     *(moreau_vector(Bowl(5), width=0.5), moreau_vector(Bowl(4), "huber", 2.5, 0.5)),
     moreau_vector(L1WithLink(2, Logistic()), width=0.5),
     convolve_vector(STRUCTURED[-1], ExponentialKernel(2), 0.7),
-    *(convolve_vector(Bowl(3), ExponentialKernel(3), 0.5), convolve_vector(Bowl(2), KERNELS[0], 0.5)),
+    *(
+        convolve_vector(Bowl(3), ExponentialKernel(3), 0.5),
+        convolve_vector(Bowl(2), KERNELS[0], 0.5),
+    ),
 ]
 
 
@@ -110,7 +122,9 @@ def guarantee(draw: Draw, *kinds: str) -> Any:
 
 
 def classes(draw: Draw) -> dict[str, int]:
-    return draw(st.sampled_from([{}, {"n_classes": 2, "problems": 1}, {"n_classes": 4, "problems": 4}]))
+    return draw(
+        st.sampled_from([{}, {"n_classes": 2, "problems": 1}, {"n_classes": 4, "problems": 4}])
+    )
 
 
 def numbers(draw: Draw) -> tuple[int, int]:
@@ -124,55 +138,87 @@ def lengths(draw: Draw) -> tuple[float, float]:
 def linear(draw: Draw, losses: list[Any], alphas: list[float], **fixed: Any) -> LinearBounds:
     relation = fixed.get("neighbors") or draw(RELATIONS)
     return LinearBounds(
-        *numbers(draw), draw(st.sampled_from(losses)), *lengths(draw), draw(st.booleans()),
-        draw(st.sampled_from(alphas)), relation, draw(st.booleans()),
-    )  # fmt: skip
+        *numbers(draw),
+        draw(st.sampled_from(losses)),
+        *lengths(draw),
+        draw(st.booleans()),
+        draw(st.sampled_from(alphas)),
+        relation,
+        draw(st.booleans()),
+    )
 
 
 def robust(draw: Draw, relation: str | None = None) -> RobustBounds:
     n, d = numbers(draw)
     norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull"]))
-    shapes: dict[str, Any] = {"box": tuple(0.5 + k for k in range(d)), "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1)))}
+    shapes: dict[str, Any] = {
+        "box": tuple(0.5 + k for k in range(d)),
+        "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1))),
+    }
     return RobustBounds(
-        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
-        draw(st.sampled_from([0.5, 4.0])), relation or draw(RELATIONS),
-        radius=draw(st.sampled_from([0.0, 0.1, 0.5])), norm=norm,
-        width=draw(st.sampled_from([0.1, 1.0])), shape=shapes.get(norm),
-    )  # fmt: skip
+        n,
+        d,
+        draw(st.sampled_from(BOUNDED_BELOW)),
+        *lengths(draw),
+        draw(st.booleans()),
+        draw(st.sampled_from([0.5, 4.0])),
+        relation or draw(RELATIONS),
+        radius=draw(st.sampled_from([0.0, 0.1, 0.5])),
+        norm=norm,
+        width=draw(st.sampled_from([0.1, 1.0])),
+        shape=shapes.get(norm),
+    )
 
 
 def costly(draw: Draw) -> RobustBounds:
     return RobustBounds(
-        *numbers(draw), Logistic(), *lengths(draw), alpha=0.5, norm="l2", radius=0.0,
+        *numbers(draw),
+        Logistic(),
+        *lengths(draw),
+        alpha=0.5,
+        norm="l2",
+        radius=0.0,
         cost=draw(st.sampled_from([2.0, 9.0])),
-    )  # fmt: skip
+    )
 
 
 def tilted(draw: Draw) -> TiltedBounds:
     return TiltedBounds(
-        *numbers(draw), draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
-        draw(st.sampled_from([0.2, 2.0])), tilt=draw(st.sampled_from([0.0, 0.5, 3.0])),
+        *numbers(draw),
+        draw(st.sampled_from(BOUNDED_BELOW)),
+        *lengths(draw),
+        draw(st.booleans()),
+        draw(st.sampled_from([0.2, 2.0])),
+        tilt=draw(st.sampled_from([0.0, 0.5, 3.0])),
         coef_bound=draw(st.sampled_from([None, 0.3, 2.0])),
-    )  # fmt: skip
+    )
 
 
 def worst(draw: Draw) -> WorstShareBounds:
     n, d = numbers(draw)
     return WorstShareBounds(
-        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
-        draw(st.sampled_from([0.2, 2.0])), draw(RELATIONS),
+        n,
+        d,
+        draw(st.sampled_from(BOUNDED_BELOW)),
+        *lengths(draw),
+        draw(st.booleans()),
+        draw(st.sampled_from([0.2, 2.0])),
+        draw(RELATIONS),
         share=max(1 / n, draw(st.sampled_from([0.0, 0.1, 1.0]))),
         width=draw(st.sampled_from([0.01, 0.5])),
-    )  # fmt: skip
+    )
 
 
 def top_rank(draw: Draw) -> TopRankBounds:
     return TopRankBounds(
-        *numbers(draw), draw(st.sampled_from([loss for loss in FALLING if loss in BOUNDED_BELOW])),
-        draw(st.sampled_from([0.5, 2.0])), draw(st.sampled_from([1, 7])),
-        draw(st.sampled_from([1, 20])), draw(st.sampled_from([0.2, 2.0])),
+        *numbers(draw),
+        draw(st.sampled_from([loss for loss in FALLING if loss in BOUNDED_BELOW])),
+        draw(st.sampled_from([0.5, 2.0])),
+        draw(st.sampled_from([1, 7])),
+        draw(st.sampled_from([1, 20])),
+        draw(st.sampled_from([0.2, 2.0])),
         width=draw(st.sampled_from([0.01, 0.5])),
-    )  # fmt: skip
+    )
 
 
 def pairs(draw: Draw, losses: list[Any], alpha: float, **fixed: Any) -> PairwiseBounds:
@@ -186,15 +232,22 @@ def pairs(draw: Draw, losses: list[Any], alpha: float, **fixed: Any) -> Pairwise
     }
     few = max(1, n // 10)
     return PairwiseBounds(
-        n, d, draw(st.sampled_from(losses)), min_positive=few, min_negative=2 * few, alpha=alpha, **given
-    )  # fmt: skip
+        n,
+        d,
+        draw(st.sampled_from(losses)),
+        min_positive=few,
+        min_negative=2 * few,
+        alpha=alpha,
+        **given,
+    )
 
 
 def structured(draw: Draw, losses: list[Any]) -> StructuredBounds:
     n, d = numbers(draw)
     loss = draw(st.sampled_from(losses))
     link = 0.0 if loss.link is None else draw(st.sampled_from([0.5, 2.0]))
-    norm, alpha = draw(st.sampled_from([0.5, 2.0])), draw(st.sampled_from([0.5, 3.0]))
+    norm = draw(st.sampled_from([0.5, 2.0]))
+    alpha = draw(st.sampled_from([0.5, 3.0]))
     return StructuredBounds(n, d, loss, norm, link, alpha, draw(RELATIONS))
 
 
@@ -207,12 +260,16 @@ def firm(bounds: Any, factor: float = 50.0) -> Any:
 def objective(draw: Draw) -> Certificate:
     kind = draw(st.sampled_from(["linear", "linear", "robust", "structured"]))
     if kind == "linear":
-        bounds, claims = linear(draw, SMOOTH, [0.1, 2.0]), ("pure", "approx")
+        bounds = linear(draw, SMOOTH, [0.1, 2.0])
+        claims = ("pure", "approx")
     elif kind == "robust":
-        bounds, claims = robust(draw), ("approx",)
+        bounds = robust(draw)
+        claims = ("approx",)
     else:
-        bounds, claims = structured(draw, SMOOTH_STRUCTURED), ("approx",)
-    claim, parameters = guarantee(draw, *claims), classes(draw)
+        bounds = structured(draw, SMOOTH_STRUCTURED)
+        claims = ("approx",)
+    claim = guarantee(draw, *claims)
+    parameters = classes(draw)
     return ObjectivePerturbation().certify(firm(bounds), claim, parameters)
 
 
@@ -239,11 +296,14 @@ def output(draw: Draw) -> Certificate:
 def gradient(draw: Draw) -> Certificate:
     # One-sided residual losses stand for a quantile level of 0 or 1, which no descent reaches.
     losses = [
-        loss for loss in (*KINKED, *SMOOTH) if loss.kind == "margin" or loss.slope_range[0] < 0 < loss.slope_range[1]
+        loss
+        for loss in (*KINKED, *SMOOTH)
+        if loss.kind == "margin" or loss.slope_range[0] < 0 < loss.slope_range[1]
     ]
     bounds = linear(draw, losses, [0.0, 0.1])
     mechanism = NoisyGradientDescent(draw(st.sampled_from([None, 1, 35])))
-    bandwidth, several = draw(st.sampled_from([None, 0.2])), draw(st.sampled_from([0, 1, 2]))
+    bandwidth = draw(st.sampled_from([None, 0.2]))
+    several = draw(st.sampled_from([0, 1, 2]))
     settings = mechanism.settings(bandwidth)
     if several and type(bounds.loss) is Pinball:
         levels = draw(st.sampled_from([(0.1, 0.9), (0.5, 0.5)]))
@@ -252,13 +312,17 @@ def gradient(draw: Draw) -> Certificate:
         settings["ranking"] = True
     if draw(st.booleans()):
         settings["raw_target"] = True
-    claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
+    claim = guarantee(draw, "approx", "gaussian")
+    parameters = classes(draw)
     return mechanism.certify(bounds, claim, {**parameters, "gradient": settings})
 
 
 def sgd(draw: Draw) -> Certificate:
-    bounds = replace(linear(draw, [*KINKED, *SMOOTH], [0.0, 0.1]), n_samples=draw(st.sampled_from([300, 5000])))
-    size, fixed = draw(st.sampled_from([1, 20])), bounds.neighbors == "replace_one"
+    bounds = replace(
+        linear(draw, [*KINKED, *SMOOTH], [0.0, 0.1]), n_samples=draw(st.sampled_from([300, 5000]))
+    )
+    size = draw(st.sampled_from([1, 20]))
+    fixed = bounds.neighbors == "replace_one"
     # Privacy loss distributions of few steps under add-or-remove-one take seconds.
     steps = draw(st.sampled_from([1, 50, 3000])) if fixed else 3000
     mechanism = NoisySGD(steps, size, "fixed" if fixed and draw(st.booleans()) else "poisson")
@@ -271,7 +335,9 @@ def phased(method: Any) -> Callable[[Draw], Certificate]:
         losses = [*KINKED, *SMOOTH] if method is PhasedERM else SMOOTH
         relation = draw(RELATIONS) if method is PhasedERM else "replace_one"
         bounds = linear(draw, losses, [0.0, 0.3], neighbors=relation)
-        mechanism = method(phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0])))
+        mechanism = method(
+            phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0]))
+        )
         return mechanism.certify(bounds, guarantee(draw, "approx", "gaussian"), classes(draw))
 
     return one
@@ -314,7 +380,9 @@ def squares(draw: Draw) -> Certificate:
     settings = NoisyGradientDescent().settings()
     if draw(st.booleans()):
         settings["raw_target"] = True
-    records = draw(st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}]))
+    records = draw(
+        st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}])
+    )
     claim = guarantee(draw, "approx", "gaussian")
     return NoisyGradientDescent().certify(replace(bounds, **records), claim, {"gradient": settings})
 
@@ -324,7 +392,9 @@ def outcomes(draw: Draw) -> Certificate:
     losses = [Softmax(3), CrammerSinger(4), ProportionalOdds(3), DiscreteHazard(5)]
     losses += [Tweedie(power, -2.0, 1.5, 20.0) for power in (1.0, 1.5, 2.0)]
     bounds = linear(draw, losses, [0.0])
-    records = draw(st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}]))
+    records = draw(
+        st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}])
+    )
     claim = guarantee(draw, "approx", "gaussian")
     parameters = {"gradient": NoisyGradientDescent().settings()}
     return NoisyGradientDescent().certify(replace(bounds, **records), claim, parameters)
@@ -333,8 +403,11 @@ def outcomes(draw: Draw) -> Certificate:
 def plain(draw: Draw) -> Certificate:
     bounds = linear(draw, [*KINKED, Huber(0.5), Logistic()], [0.0, 0.1])
     step = draw(st.sampled_from([1e-3, 0.3]))
-    mechanism = NoisyGradientDescent(draw(st.sampled_from([None, 1, 35])), step, draw(st.sampled_from([None, 0.5])))
-    claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
+    mechanism = NoisyGradientDescent(
+        draw(st.sampled_from([None, 1, 35])), step, draw(st.sampled_from([None, 0.5]))
+    )
+    claim = guarantee(draw, "approx", "gaussian")
+    parameters = classes(draw)
     return mechanism.certify(bounds, claim, parameters)
 
 

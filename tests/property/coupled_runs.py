@@ -1,9 +1,9 @@
 """Runs of noisy descent on neighbouring data, coupled so that what each releases can be compared.
 
-The first run draws noise as usual. The second is made to release the same numbers, so both take the same path, as in
-the proof of adaptive composition. Then (i) the sums behind the releases may differ by at most the claimed sensitivity,
-each, and by ``mu`` together; (ii) what comes out must be equal to the last bit, or something was used that was not
-released.
+The first run draws noise as usual. The second is made to release the same numbers, so both take the
+same path, as in the proof of adaptive composition. Then (i) the sums behind the releases may differ
+by at most the claimed sensitivity, each, and by ``mu`` together; (ii) what comes out must be equal
+to the last bit, or something was used that was not released.
 """
 
 import math
@@ -29,7 +29,8 @@ class Coupled(NoiseSource):
 
     def __init__(self, seed, leader=None):
         super().__init__(seed)
-        self.leader, self.log = leader, []
+        self.leader = leader
+        self.log = []
 
     def add_gaussian(self, value, std):
         raise AssertionError("noise that no term states")
@@ -67,7 +68,10 @@ class Silence(NoiseSource):
 
 def silent_rows(rows, bounds, **queries):
     """Return a handle that answers these queries exactly, as often as asked."""
-    terms = {name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6) for name, query in queries.items()}
+    terms = {
+        name: replace(query.calibrated_noise(bounds, 1.0), releases=10**6)
+        for name, query in queries.items()
+    }
     return PrivateRows([rows], SimpleNamespace(bounds=bounds, noise=terms), Silence())
 
 
@@ -88,7 +92,9 @@ def differences(first, second, bounds, row_map, certificate):
         assert names.count(name) == term["releases"]
     ratios = dict.fromkeys(certificate.noise, 0.0)
     spent = 0.0
-    for name, (mine, _, term), (theirs, _, other) in zip(names, leader.log, follower.log, strict=True):
+    for name, (mine, _, term), (theirs, _, other) in zip(
+        names, leader.log, follower.log, strict=True
+    ):
         assert term is other
         size = float(np.linalg.norm(mine - theirs))
         ratios[name] = max(ratios[name], size / term.sensitivity)
@@ -97,15 +103,37 @@ def differences(first, second, bounds, row_map, certificate):
 
 
 def facts(
-    loss, n, d, mu, *, intercept, row_norm, neighbors, steps=None, alpha=0.0, ranking=False, raw=False,
-    levels=(), targets=1, inference=False, void=False,
-):  # fmt: skip
+    loss,
+    n,
+    d,
+    mu,
+    *,
+    intercept,
+    row_norm,
+    neighbors,
+    steps=None,
+    alpha=0.0,
+    ranking=False,
+    raw=False,
+    levels=(),
+    targets=1,
+    inference=False,
+    void=False,
+):
     mechanism = NoisyGradientDescent(steps=steps)
     known = None if raw else (-1.0, 1.0)
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
     row_map = row_map.weighted(mechanism.clip_limit)
     bounds = LinearBounds(
-        n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, ignored_rows=void
+        n,
+        d,
+        loss,
+        row_map.row_norm,
+        row_map.max_norm,
+        intercept,
+        alpha,
+        neighbors,
+        ignored_rows=void,
     )
     chosen = mechanism.settings(levels=levels, targets=targets)
     parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}
@@ -119,7 +147,8 @@ def facts(
 @st.composite
 def problems(draw):
     loss = draw(st.sampled_from(FITTED))
-    n, d = draw(st.integers(2, 6)), draw(st.integers(1, 3))
+    n = draw(st.integers(2, 6))
+    d = draw(st.integers(1, 3))
     raw = draw(st.booleans())
     sizes = [-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0]
     value = st.sampled_from([-1e30, -5e4, 1e-9, 1990.0, 1999.0, 2024.0, 2024.0] if raw else sizes)

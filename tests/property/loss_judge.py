@@ -1,6 +1,8 @@
-"""What the losses and kernels that a certificate names are, computed from their descriptions by other means.
+"""What the losses and kernels that a certificate names are, computed from their descriptions by
+other means.
 
-Nothing of dpconvex is used: slopes and curvatures are written down or found numerically from the definitions.
+Nothing of dpconvex is used: slopes and curvatures are written down or found numerically from the
+definitions.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def count(value: object) -> int:
 
 @dataclass(frozen=True)
 class Facts:
-    """A loss: slopes in [low, high], curvature at most so much, as a function of a residual or of a margin."""
+    """A loss: slopes in [low, high], curvature at most so much, as a function of a residual or
+    of a margin.
+    """
 
     kind: str
     low: float
@@ -61,7 +65,8 @@ class Facts:
             return self.function(u)  # type: ignore[operator]
         if u < self.knots[0]:
             return self.height + self.slopes[0] * (u - self.knots[0])
-        total, ends = self.height, (*self.knots[1:], math.inf)
+        total = self.height
+        ends = (*self.knots[1:], math.inf)
         for knot, end, slope in zip(self.knots, ends, self.slopes[1:], strict=True):
             total += slope * (min(u, end) - knot)
             if u <= end:
@@ -80,7 +85,9 @@ def kinked(knots: tuple[float, ...], slopes: tuple[float, ...], height: float, k
     for values in (knots, slopes):
         require(all(math.isfinite(v) for v in values), "finite")
         require(all(a < b for a, b in pairwise(values)), "increasing")
-    return Facts(kind, slopes[0], slopes[-1], knots=tuple(knots), slopes=tuple(slopes), height=height)
+    return Facts(
+        kind, slopes[0], slopes[-1], knots=tuple(knots), slopes=tuple(slopes), height=height
+    )
 
 
 # Density of each one-dimensional kernel; the largest value is at 0.
@@ -148,7 +155,11 @@ def pointwise(data: object) -> Facts:
         require(level < 1, "quantile")
         return kinked((0.0,), (level - 1, level), 0.0, "residual")
     if name in ("Absolute", "ReLU", "Hinge"):
-        knot, low, high = {"Absolute": (0.0, -1.0, 1.0), "ReLU": (0.0, 0.0, 1.0), "Hinge": (1.0, -1.0, 0.0)}[name]
+        knot, low, high = {
+            "Absolute": (0.0, -1.0, 1.0),
+            "ReLU": (0.0, 0.0, 1.0),
+            "Hinge": (1.0, -1.0, 0.0),
+        }[name]
         return kinked((knot,), (low, high), 0.0, "margin" if name == "Hinge" else "residual")
     if name == "SoftThreshold":
         width = number(given["width"])
@@ -166,7 +177,8 @@ def pointwise(data: object) -> Facts:
     if name == "Squared":
         return Facts("residual", -math.inf, math.inf, 1.0)
     if name == "Scaled":
-        inner, factor = pointwise(given["loss"]), number(given["factor"])
+        inner = pointwise(given["loss"])
+        factor = number(given["factor"])
         scaled = (
             (lambda u: factor * inner.value(u)) if inner.function or inner.knots else None  # type: ignore[truthy-function]
         )
@@ -196,7 +208,10 @@ def pointwise(data: object) -> Facts:
         )
         return Facts(kind, -slope, slope, bend)
     if name == "Tweedie":
-        return rate(*(number(given[part], -100.0) for part in ("power", "low", "high")), number(given["most"]))
+        return rate(
+            *(number(given[part], -100.0) for part in ("power", "low", "high")),
+            number(given["most"]),
+        )
     if name in ("Softmax", "CrammerSinger", "ProportionalOdds", "DiscreteHazard"):
         count(given["margins"])
         # Slopes of several margins: only sums that clip what a record adds are proved for them.
@@ -205,11 +220,16 @@ def pointwise(data: object) -> Facts:
 
 
 def rate(power: float, low: float, high: float, most: float) -> Facts:
-    """Half the Tweedie deviance of a mean exp(z) within [low, high], straight beyond: extremes are at the ends."""
+    """Half the Tweedie deviance of a mean exp(z) within [low, high], straight beyond: extremes
+    are at the ends.
+    """
     require(1 <= power <= 2 and low < high < 100, "a power and a range")
     ends = [(y, z) for y in (0.0, most) for z in (low, high)]
     slopes = [math.exp((2 - power) * z) - y * math.exp((1 - power) * z) for y, z in ends]
-    bends = [(2 - power) * math.exp((2 - power) * z) + y * (power - 1) * math.exp((1 - power) * z) for y, z in ends]
+    bends = [
+        (2 - power) * math.exp((2 - power) * z) + y * (power - 1) * math.exp((1 - power) * z)
+        for y, z in ends
+    ]
     return Facts("rate", min(slopes), max(slopes), max(bends))
 
 
@@ -231,9 +251,11 @@ def pair(data: object) -> Facts:
 
 
 def coordinate_peak(kernel: str, dim: int, density: object) -> float:
-    """The largest density of one coordinate; of the radial exponential law by its characteristic function.
+    """The largest density of one coordinate; of the radial exponential law by its characteristic
+    function.
 
-    ``(1/pi) int_0^oo (1 + w^2)^{-(m + 1)/2} dw``: the density at 0 is the mean of what it is in every direction.
+    ``(1/pi) int_0^oo (1 + w^2)^{-(m + 1)/2} dw``: the density at 0 is the mean of what it is in
+    every direction.
     """
     if kernel != "ExponentialKernel":
         return float(density(0.0))  # type: ignore[operator]
@@ -272,16 +294,19 @@ def vector(data: object) -> Facts:
         longest = float(np.linalg.norm(slopes, axis=1).max())
         return Facts("vector", -longest, longest, size=slopes.shape[1])
     if name == "SmoothedL1":
-        inner, (density, dim, kernel) = vector(given["loss"]), kernel_facts(given["kernel"])
+        inner = vector(given["loss"])
+        (density, dim, kernel) = kernel_facts(given["kernel"])
         require(given["loss"]["class"] in ("L1Norm", "L1WithLink"), "l1 only")
         plain = inner.size - (inner.link is not None)
         require(dim in (1, plain), "dimension of the kernel")
         peak = coordinate_peak(kernel, dim, density)
         return replace(inner, curvature=2 * peak / number(given["bandwidth"]))
     if name in ("SmoothedFacets", "SmoothedMax"):
-        # Along a unit vector e the slope of a convex function rises by at most the widest difference of slopes, and its
-        # mean under a shift by at most that times the largest density of the coordinate along e.
-        inner, (density, dim, kernel) = vector(given["loss"]), kernel_facts(given["kernel"])
+        # Along a unit vector e the slope of a convex function rises by at most the widest
+        # difference of slopes, and its mean under a shift by at most that times the largest density
+        # of the coordinate along e.
+        inner = vector(given["loss"])
+        (density, dim, kernel) = kernel_facts(given["kernel"])
         require(given["loss"]["class"] in ("PiecewiseLinear", "Bowl"), "pieces only")
         require(dim in (1, inner.size), "dimension of the kernel")
         radial = kernel == "GaussianKernel" or (kernel == "ExponentialKernel" and dim == inner.size)
@@ -297,7 +322,9 @@ def vector(data: object) -> Facts:
         return replace(vector(given["loss"]), curvature=number(given["modulus"]))
     if name == "VectorMoreau":
         require(given["loss"]["class"] in ("L1Norm", "L1WithLink"), "l1 only")
-        inner, bend, width = vector(given["loss"]), number(given["curvature"]), given["width"]
+        inner = vector(given["loss"])
+        bend = number(given["curvature"])
+        width = given["width"]
         require(given["potential"] in ("energy", "huber"), "potential")
         if given["potential"] != "energy":
             require(bend >= math.sqrt(inner.size) * (1 - 1e-9), "a conjugate at every slope")

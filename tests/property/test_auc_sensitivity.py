@@ -1,4 +1,6 @@
-"""Brute force over neighbours, label changes included, never beats what pairwise bounds and moments claim."""
+"""Brute force over neighbours, label changes included, never beats what pairwise bounds and
+moments claim.
+"""
 
 import itertools
 import math
@@ -31,14 +33,22 @@ def neighbours(X, y, flips=True):
     """Yield every data set in which one record is replaced by one from PLACES."""
     for i, place, label in itertools.product(range(len(X)), PLACES, (True, False)):
         if flips or label == y[i]:
-            other, labels = X.copy(), y.copy()
-            other[i], labels[i] = place, label
+            other = X.copy()
+            labels = y.copy()
+            other[i] = place
+            labels[i] = label
             yield other, labels
 
 
 def objective(X, y, bounds):
     return PairwiseObjective(
-        X, y, bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative, row_norm=bounds.row_norm
+        X,
+        y,
+        bounds.loss,
+        bounds.alpha,
+        bounds.min_positive,
+        bounds.min_negative,
+        row_norm=bounds.row_norm,
     )
 
 
@@ -95,20 +105,26 @@ def test_no_neighbour_beats_the_change_of_the_trace(case, loss):
                 assert side.sum() <= bounds.curvature_ratio * bounds.alpha * (1 + 1e-9) + 1e-9
 
 
-# Three points as far apart as any two rows may be, and one between: the corners of a triangle of sides 1.
+# Three points as far apart as any two rows may be, and one between: the corners of a triangle of
+# sides 1.
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3) / 2], [0.5, math.sqrt(3) / 6]])
 
 
 def flips_of_tiny_data(n):
-    """Yield every pair of counts, and the largest sums by which a flip can move the pairs of n records.
+    """Yield every pair of counts, and the largest sums by which a flip can move the pairs of n
+    records.
 
-    Slopes of pairs are free within [-1, 0], the same before and after, as if they depended on nothing: more than any
-    monotone loss at any w can do. The norm of a sum is convex in them, so corners suffice. Yielded are the numbers
-    of positive and negative records that stay, and a function of the two divisors.
+    Slopes of pairs are free within [-1, 0], the same before and after, as if they depended on
+    nothing: more than any monotone loss at any w can do. The norm of a sum is convex in them, so
+    corners suffice. Yielded are the numbers of positive and negative records that stay, and a
+    function of the two divisors.
     """
     for stay in range(n):
         for rows in itertools.product(range(len(TRIANGLE)), repeat=n + 1):
-            ahead, behind, old, new = rows[:stay], rows[stay : n - 1], rows[n - 1], rows[n]
+            ahead = rows[:stay]
+            behind = rows[stay : n - 1]
+            old = rows[n - 1]
+            new = rows[n]
             if list(ahead) != sorted(ahead) or list(behind) != sorted(behind):
                 continue  # the same data in another order
 
@@ -129,14 +145,19 @@ def flips_of_tiny_data(n):
 
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_no_flip_of_tiny_data_beats_the_bound_of_monotone_losses(n):
-    """Every flip of n records on four points, whatever the lower bounds claim: above, at and below the true counts.
+    """Every flip of n records on four points, whatever the lower bounds claim: above, at and below
+    the true counts.
 
     The sabotaged claims leave out what a flip adds, or count both classes as one larger.
     """
     least = list(itertools.product(range(1, 6), repeat=2))
     bounds = {m: PairwiseBounds(n, 2, PairHinge(0.0), 1.0, 1.0, *m, alpha=1.0) for m in least}
-    sabotaged = {"no flip": lambda a, b: max(1 / a, 1 / b), "one more in both": lambda a, b: 1 / (a + 1) + 1 / (b + 1)}
-    worst, broken = 0.0, dict.fromkeys(sabotaged, 0.0)
+    sabotaged = {
+        "no flip": lambda a, b: max(1 / a, 1 / b),
+        "one more in both": lambda a, b: 1 / (a + 1) + 1 / (b + 1),
+    }
+    worst = 0.0
+    broken = dict.fromkeys(sabotaged, 0.0)
     for ahead, behind, largest in flips_of_tiny_data(n):
         for m, claim in bounds.items():
             before = max(ahead + 1, m[0]) * max(behind, m[1])
@@ -152,19 +173,26 @@ def test_no_flip_of_tiny_data_beats_the_bound_of_monotone_losses(n):
 
 @pytest.mark.parametrize(("ahead", "behind"), [(5, 5), (20, 40), (300, 20)])
 def test_the_bound_of_monotone_losses_is_nearly_attained(ahead, behind):
-    """The old record faces all others, which sit in one place, and comes back where it was with the other label."""
+    """The old record faces all others, which sit in one place, and comes back where it was with
+    the other label.
+    """
     bounds = PairwiseBounds(ahead + behind, 2, PairHinge(0.0), 1.0, 1.0, ahead, behind, alpha=1.0)
-    far, near = TRIANGLE[1], TRIANGLE[0]
-    lost, gained = behind * (far - near), (ahead - 1) * (near - far)
+    far = TRIANGLE[1]
+    near = TRIANGLE[0]
+    lost = behind * (far - near)
+    gained = (ahead - 1) * (near - far)
     moved = np.linalg.norm(-lost / (ahead * behind) + gained / (ahead * (behind + 1)))
     other = np.linalg.norm(
-        -ahead * (near - far) / (ahead * behind) + (behind - 1) * (far - near) / (behind * (ahead + 1))
+        -ahead * (near - far) / (ahead * behind)
+        + (behind - 1) * (far - near) / (behind * (ahead + 1))
     )
     assert 0.84 < max(moved, other) / bounds.gradient_sensitivity <= 1
 
 
 def test_the_bound_on_the_gradient_is_attained_up_to_a_factor_of_two():
-    """A claim that is far too large would pass every test above; losses that are not monotone come close to it."""
+    """A claim that is far too large would pass every test above; losses that are not monotone
+    come close to it.
+    """
     X = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]])
     y = np.array([True, False, False])
     bounds = PairwiseBounds(3, 2, PairHinge(0.05), 1.0, None, 1, 2, alpha=1.0)
@@ -179,7 +207,9 @@ def test_the_bound_on_the_gradient_is_attained_up_to_a_factor_of_two():
 
 @dataclass(frozen=True)
 class PairAbsolute(PairLoss):
-    """``|1 - t|`` with its kink rounded, as a user may write it; it does not say whether it is monotone."""
+    """``|1 - t|`` with its kink rounded, as a user may write it; it does not say whether it is
+    monotone.
+    """
 
     lipschitz: ClassVar[float] = 1.0
     piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces(
@@ -188,11 +218,15 @@ class PairAbsolute(PairLoss):
 
 
 def test_a_loss_that_does_not_say_it_is_monotone_has_the_general_bound():
-    """Slopes of both signs at nearly the same difference of rows move gradients by more than the smaller bound."""
+    """Slopes of both signs at nearly the same difference of rows move gradients by more than the
+    smaller bound.
+    """
     bounds = PairwiseBounds(4, 2, PairAbsolute(), 1.0, None, 2, 2, alpha=1.0)
-    w, y = np.array([0.5, 50.0]), np.array([True, True, False, False])
+    w = np.array([0.5, 50.0])
+    y = np.array([True, True, False, False])
     before, after = (
-        [[np.cos(angle), np.sin(angle)], [0.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]] for angle in (0.011, -0.011)
+        [[np.cos(angle), np.sin(angle)], [0.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+        for angle in (0.011, -0.011)
     )
     gradients = [objective(np.array(X), y, bounds).gradient(w) for X in (before, after)]
     moved = np.linalg.norm(gradients[0] - gradients[1])
@@ -210,7 +244,9 @@ def one_more(X, y):
 @given(data(), st.sampled_from([*LOSSES, PairSquared()]))
 def test_no_record_added_beats_the_claims(case, loss):
     X, y, least, _ = case
-    bounds = PairwiseBounds(len(X), 2, loss, 1.0, None, *least, alpha=1.0, neighbors="add_or_remove_one")
+    bounds = PairwiseBounds(
+        len(X), 2, loss, 1.0, None, *least, alpha=1.0, neighbors="add_or_remove_one"
+    )
     slopes = SLOPES
     if not math.isfinite(loss.lipschitz):  # within the ball of the minimisers
         slopes = [w * min(1.0, math.sqrt(2) / max(np.linalg.norm(w), 1e-9)) for w in SLOPES]
@@ -228,9 +264,11 @@ def test_no_record_added_beats_the_claims(case, loss):
 @pytest.mark.parametrize("least", [1, 3])
 @pytest.mark.parametrize("loss", [PairLogistic("e"), PairSquared()], ids=["monotone", "not"])
 def test_the_claims_for_a_record_added_are_attained(loss, least):
-    # While there are fewer positive records than claimed, one more counts in full; for losses that are not monotone
-    # the record is worth most where the mean of others pulls the other way.
-    bounds = PairwiseBounds(9, 2, loss, 1.0, None, least, 5, alpha=2.0, neighbors="add_or_remove_one")
+    # While there are fewer positive records than claimed, one more counts in full; for losses that
+    # are not monotone the record is worth most where the mean of others pulls the other way.
+    bounds = PairwiseBounds(
+        9, 2, loss, 1.0, None, least, 5, alpha=2.0, neighbors="add_or_remove_one"
+    )
     negative = np.tile([-1.0, 0.0], (5, 1))
     positive = np.tile([1.0, 0.0], (least - 1 if loss.monotone else least, 1))
     w = np.array([-30.0, 0.0]) if loss.monotone else np.array([1.0, 0.0])  # ||w|| = sqrt(2 / alpha)
@@ -246,14 +284,20 @@ def test_the_claims_for_a_record_added_are_attained(loss, least):
 
 
 def test_no_attack_beats_objective_perturbation_with_a_record_added():
-    """Exact densities of the minimiser on a grid of one coefficient; a fifth of the noise is broken."""
+    """Exact densities of the minimiser on a grid of one coefficient; a fifth of the noise is
+    broken.
+    """
     rng = np.random.default_rng(0)
-    epsilon, delta, worst = 1.0, 1e-3, 0.0
+    epsilon = 1.0
+    delta = 1e-3
+    worst = 0.0
     for case in range(5):
         n = int(rng.integers(2, 6))
-        X, y = rng.choice([-1.0, 1.0], size=(n + 1, 1)), rng.random(n + 1) < 0.5
+        X = rng.choice([-1.0, 1.0], size=(n + 1, 1))
+        y = rng.random(n + 1) < 0.5
         if case == 0:  # the first positive record: the whole of the data term
-            X, y = np.where(np.arange(n + 1) < n, -1.0, 1.0)[:, None], np.arange(n + 1) == n
+            X = np.where(np.arange(n + 1) < n, -1.0, 1.0)[:, None]
+            y = np.arange(n + 1) == n
         loss = PairLogistic("e")
         bounds = PairwiseBounds(n, 1, loss, 1.0, None, 1, 1, neighbors="add_or_remove_one")
         alpha = replace(bounds, alpha=1.0).curvature_ratio / rng.choice([0.01, 0.04])
@@ -282,7 +326,9 @@ def test_no_attack_beats_objective_perturbation_with_a_record_added():
 
 
 def test_private_counts_in_the_normaliser_are_caught():
-    """Sabotage: dividing by the data's own counts breaks the claim made with lower bounds that the data do not meet."""
+    """Sabotage: dividing by the data's own counts breaks the claim made with lower bounds that
+    the data do not meet.
+    """
     X = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]])
     y = np.array([True, False, False, False])
     bounds = PairwiseBounds(4, 2, PairLogistic("e"), 1.0, None, 3, 3, alpha=1.0)
@@ -290,7 +336,9 @@ def test_private_counts_in_the_normaliser_are_caught():
     def largest(build):
         here = build(X, y)
         return max(
-            np.linalg.norm(here.gradient(w) - build(*other).gradient(w)) for other in neighbours(X, y) for w in SLOPES
+            np.linalg.norm(here.gradient(w) - build(*other).gradient(w))
+            for other in neighbours(X, y)
+            for w in SLOPES
         )
 
     honest = largest(lambda X, y: objective(X, y, bounds))
@@ -299,14 +347,18 @@ def test_private_counts_in_the_normaliser_are_caught():
 
 
 class Replay(NoiseSource):
-    """Records everything that is about to be released, and answers as it did for the first data set.
+    """Records everything that is about to be released, and answers as it did for the first data
+    set.
 
-    Later questions depend on earlier answers, which neighbours share by the definition of adaptive composition.
+    Later questions depend on earlier answers, which neighbours share by the definition of adaptive
+    composition.
     """
 
     def __init__(self):
         super().__init__(0)
-        self.first, self.now, self.replaying = [], [], False
+        self.first = []
+        self.now = []
+        self.replaying = False
 
     def add(self, value, term):
         self.now.append((np.array(value, dtype=float), term))
@@ -314,7 +366,8 @@ class Replay(NoiseSource):
 
     def restart(self):
         if not self.replaying:
-            self.first, self.replaying = self.now, True
+            self.first = self.now
+            self.replaying = True
         self.now = []
 
     def moves(self, terms):
@@ -354,12 +407,15 @@ def test_every_release_keeps_to_its_sensitivity(seed):
 def test_found_row_lengths_keep_to_their_sensitivity():
     """Objective perturbation counts rows below a length six times; a count changes by at most 1."""
     rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(9, 2)) / 5, rng.random(9) < 0.4
+    X = rng.normal(size=(9, 2)) / 5
+    y = rng.random(9) < 0.4
     model = PairwiseObjectivePerturbation()
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
     certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay = Replay()
-    longer = replace(bounds, row_norm=2.0)  # rows as they come, not yet in units of the length found
+    longer = replace(
+        bounds, row_norm=2.0
+    )  # rows as they come, not yet in units of the length found
     model.release(objective(X, y, longer), certificate, replay)
     replay.restart()
     for other in neighbours(X, y):
@@ -368,7 +424,8 @@ def test_found_row_lengths_keep_to_their_sensitivity():
         assert len(moves) == 6
         assert max(moves) <= 1
         replay.restart()
-    # Six counts of sensitivity 1 at this scale cost a tenth of epsilon, b 89 hundredths, the release one.
+    # Six counts of sensitivity 1 at this scale cost a tenth of epsilon, b 89 hundredths, the
+    # release one.
     noise = certificate.noise
     ratio = 2 * math.log1p(bounds.curvature_ratio / 2)
     spent = 6 / noise["lengths"]["scale"]

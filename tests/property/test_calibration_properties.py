@@ -22,8 +22,13 @@ relations = st.sampled_from(["replace_one", "add_or_remove_one"])
 @CI
 @given(epsilons, log_deltas, shares, relations)
 def test_delta_holds_at_the_scale_and_fails_just_below(epsilon, log_delta, share, neighbors):
-    delta, kappa = 10.0**log_delta, math.expm1(share * epsilon)
-    profile = glm_replace_objective_delta if neighbors == "replace_one" else glm_add_remove_objective_delta
+    delta = 10.0**log_delta
+    kappa = math.expm1(share * epsilon)
+    profile = (
+        glm_replace_objective_delta
+        if neighbors == "replace_one"
+        else glm_add_remove_objective_delta
+    )
     std = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors=neighbors)
     assert profile(epsilon, 1 / std, kappa) <= delta
     assert profile(epsilon, 1 / (std * (1 - 1e-6)), kappa) > delta * (1 - 1e-4)
@@ -32,12 +37,15 @@ def test_delta_holds_at_the_scale_and_fails_just_below(epsilon, log_delta, share
 @CI
 @given(epsilons, log_deltas, shares, relations, st.floats(1.01, 2.0))
 def test_more_budget_never_needs_more_noise(epsilon, log_delta, share, neighbors, factor):
-    delta, kappa = 10.0**log_delta, math.expm1(share * epsilon)
+    delta = 10.0**log_delta
+    kappa = math.expm1(share * epsilon)
     base = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors=neighbors)
     slack = 1 + 1e-9
     richer = objective_perturbation_scale(epsilon * factor, delta, 1.0, kappa, neighbors=neighbors)
     assert richer <= base * slack
-    looser = objective_perturbation_scale(epsilon, min(0.9, delta * factor), 1.0, kappa, neighbors=neighbors)
+    looser = objective_perturbation_scale(
+        epsilon, min(0.9, delta * factor), 1.0, kappa, neighbors=neighbors
+    )
     assert looser <= base * slack
     flatter = objective_perturbation_scale(epsilon, delta, 1.0, kappa / factor, neighbors=neighbors)
     assert flatter <= base * slack
@@ -45,8 +53,11 @@ def test_more_budget_never_needs_more_noise(epsilon, log_delta, share, neighbors
 
 @CI
 @given(epsilons, log_deltas, shares)
-def test_replace_one_costs_more_than_add_or_remove_and_both_more_than_plain_noise(epsilon, log_delta, share):
-    delta, kappa = 10.0**log_delta, math.expm1(share * epsilon)
+def test_replace_one_costs_more_than_add_or_remove_and_both_more_than_plain_noise(
+    epsilon, log_delta, share
+):
+    delta = 10.0**log_delta
+    kappa = math.expm1(share * epsilon)
     replace = objective_perturbation_scale(epsilon, delta, 1.0, kappa)
     add = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors="add_or_remove_one")
     assert replace >= add >= gaussian_scale(epsilon, delta, 1.0) * (1 - 1e-9)

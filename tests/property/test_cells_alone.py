@@ -1,4 +1,6 @@
-"""One cell changes what no other one is: neighbours whose identifier, weight, label or demand is anything at all."""
+"""One cell changes what no other one is: neighbours whose identifier, weight, label or demand is
+anything at all.
+"""
 
 import datetime as dt
 import math
@@ -29,12 +31,45 @@ class Odd(str):
 
 
 ODD = [
-    *(None, float("nan"), float("inf"), "new", "", b"x", 0.5, 1j, Decimal(1), 1 + 0j, True, -1, 10**400, [1], {}, ()),
-    *(np.timedelta64(1, "D"), np.datetime64("NaT"), np.datetime64("2020-01-01"), np.complex128(1j), np.array([1])),
-    *(dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=ZONE), dt.datetime.max.replace(tzinfo=ZONE), dt.time(1)),
+    *(
+        None,
+        float("nan"),
+        float("inf"),
+        "new",
+        "",
+        b"x",
+        0.5,
+        1j,
+        Decimal(1),
+        1 + 0j,
+        True,
+        -1,
+        10**400,
+        [1],
+        {},
+        (),
+    ),
+    *(
+        np.timedelta64(1, "D"),
+        np.datetime64("NaT"),
+        np.datetime64("2020-01-01"),
+        np.complex128(1j),
+        np.array([1]),
+    ),
+    *(
+        dt.date(2020, 1, 1),
+        dt.datetime(2020, 1, 1, tzinfo=ZONE),
+        dt.datetime.max.replace(tzinfo=ZONE),
+        dt.time(1),
+    ),
     *(Odd("x"), object(), np.int8(1), np.float32(1), np.str_("x"), 2**63, -(2**70)),
-]  # fmt: skip
-IDS = [[1, 2, 1, 3, 2, 1, 4], [BIG + k for k in (0, 1, 0, 2, 3, 0, 1)], list("abacbad"), [0.5, 1, 0.5, 1.0, 2, 7, 2]]
+]
+IDS = [
+    [1, 2, 1, 3, 2, 1, 4],
+    [BIG + k for k in (0, 1, 0, 2, 3, 0, 1)],
+    list("abacbad"),
+    [0.5, 1, 0.5, 1.0, 2, 7, 2],
+]
 
 
 def as_objects(values):
@@ -47,13 +82,21 @@ def model(**more):
     return DPQuantileRegressor(0.5, invalid_rows="ignore", **more)
 
 
-@given(st.sampled_from(IDS), st.integers(0, 6), st.sampled_from(ODD), st.sampled_from([list, tuple, as_objects]))
+@given(
+    st.sampled_from(IDS),
+    st.integers(0, 6),
+    st.sampled_from(ODD),
+    st.sampled_from([list, tuple, as_objects]),
+)
 @PROFILE
 def test_no_identifier_changes_anybody_else(ids, place, odd, container):
-    """A person is replaced by anything of any type: all else that is known of the others stays as it was."""
+    """A person is replaced by anything of any type: all else that is known of the others stays
+    as it was.
+    """
     replaced = [odd if name == ids[place] else name for name in ids]
     others = np.array([name != ids[place] for name in ids])
-    X, by_rows = np.zeros((len(ids), 1)), model(person_weight="rows")
+    X = np.zeros((len(ids), 1))
+    by_rows = model(person_weight="rows")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         before, after = (tags_of(container(v)) for v in (ids, replaced))
@@ -79,11 +122,24 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
     arrow = "string[pyarrow]" if kind == "string" else "int64[pyarrow]"
     missing = [None, *ids[1:]]
     makers = [
-        *(list, pl.Series, pa.array, lambda v: pa.chunked_array([v]), lambda v: pl.DataFrame({"a": v})),
-        *(lambda v: pd.Series(v, dtype=kind), lambda v: pd.Series(v, dtype=arrow), lambda v: pa.table({"a": v})),
-        *(lambda v: pd.Series(pd.Categorical(v, categories=sorted(set(ids)))), lambda v: pd.Series(v, dtype=object)),
+        *(
+            list,
+            pl.Series,
+            pa.array,
+            lambda v: pa.chunked_array([v]),
+            lambda v: pl.DataFrame({"a": v}),
+        ),
+        *(
+            lambda v: pd.Series(v, dtype=kind),
+            lambda v: pd.Series(v, dtype=arrow),
+            lambda v: pa.table({"a": v}),
+        ),
+        *(
+            lambda v: pd.Series(pd.Categorical(v, categories=sorted(set(ids)))),
+            lambda v: pd.Series(v, dtype=object),
+        ),
         lambda v: pd.DataFrame({"a": pd.Series(v, dtype=kind)}),
-    ]  # fmt: skip
+    ]
     expected = person_tags(np.array(ids))
     for make in makers:
         assert np.array_equal(read_people(make(ids), np.zeros((7, 1)), "it").tags, expected)
@@ -92,7 +148,20 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
         assert (found.tags != NOBODY).tolist() == [False] + [True] * 6
 
 
-SEVEN = [7, 7.0, "7", " 007 ", "+7", "7.0", "7e0", b"7", Decimal("7.00"), np.int8(7), np.uint64(7), np.float16(7)]
+SEVEN = [
+    7,
+    7.0,
+    "7",
+    " 007 ",
+    "+7",
+    "7.0",
+    "7e0",
+    b"7",
+    Decimal("7.00"),
+    np.int8(7),
+    np.uint64(7),
+    np.float16(7),
+]
 LARGE = [2**53 + 1, str(2**53 + 1), f" 0{2**53 + 1}", Decimal(2**53 + 1), np.uint64(2**53 + 1)]
 LONG = [10**30, "1" + 30 * "0", Decimal("1e30")]
 NAMES = [
@@ -103,10 +172,41 @@ NAMES = [
     ["a", " a ", b"a", np.str_("a"), "a\0", b"a \0\0"],
 ]
 NOBODIES = [
-    *(None, math.nan, "", "  ", "nan", " NaN", "inf", "-Infinity", b"", b"nan", 0.5, "0.5", Decimal("0.5"), 7 + 0j),
-    *(2.0**53, -(2.0**60), "9007199254740993.0", "1e300", np.float32(2**24), np.float16(2**11), 10**700, 700 * "1"),
-    *(Decimal("1e700"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64(7, "D"), dt.time(7), [7]),
-]  # fmt: skip
+    *(
+        None,
+        math.nan,
+        "",
+        "  ",
+        "nan",
+        " NaN",
+        "inf",
+        "-Infinity",
+        b"",
+        b"nan",
+        0.5,
+        "0.5",
+        Decimal("0.5"),
+        7 + 0j,
+    ),
+    *(
+        2.0**53,
+        -(2.0**60),
+        "9007199254740993.0",
+        "1e300",
+        np.float32(2**24),
+        np.float16(2**11),
+        10**700,
+        700 * "1",
+    ),
+    *(
+        Decimal("1e700"),
+        Decimal("sNaN"),
+        np.datetime64("NaT"),
+        np.timedelta64(7, "D"),
+        dt.time(7),
+        [7],
+    ),
+]
 
 
 def tags_of(values):
@@ -115,7 +215,9 @@ def tags_of(values):
 
 @pytest.mark.parametrize("held", NAMES, ids=lambda held: str(held[0])[:9])
 def test_a_person_has_one_tag_whatever_holds_the_identifier(held):
-    """Whatever a reader makes of some rows and not of others, text of numbers or floats: nobody has two names."""
+    """Whatever a reader makes of some rows and not of others, text of numbers or floats: nobody
+    has two names.
+    """
     alone = {int(tags_of(as_objects([cell]))[0]) for cell in held}
     assert len(alone) == 1
     assert alone == set(tags_of(as_objects([None, *held, 0.5, "other"]))[1:-2].tolist())
@@ -131,7 +233,8 @@ def test_what_names_nobody_does_so_in_every_column(odd):
     assert tags_of(as_objects([7, odd, "a"])).tolist()[1] == NOBODY
     if isinstance(odd, (float, str, np.generic)):
         assert tags_of(np.array([odd]))[0] == NOBODY
-    X, ids = np.zeros((3, 1)), as_objects([7, odd, "7"])
+    X = np.zeros((3, 1))
+    ids = as_objects([7, odd, "7"])
     unit, weights = read_row_weights(model(), X, None, ids)
     assert unit.count == 1
     assert weights.values.tolist() == [0.5, 0, 0.5]
@@ -154,9 +257,15 @@ def test_no_identifier_has_the_tag_of_nobody():
     """Of whole numbers one would, and was taken for all rows that name nobody."""
     assert unmixed(0) == 7046029254386353131
     for number in (7046029254386353131, unmixed(int(NOBODY))):
-        for held in ([number], [str(number)], np.array([number], dtype=np.uint64), as_objects([number])):
+        for held in (
+            [number],
+            [str(number)],
+            np.array([number], dtype=np.uint64),
+            as_objects([number]),
+        ):
             assert tags_of(held)[0] != NOBODY
-        X, ids = np.zeros((4, 1)), [number, None, number, None]
+        X = np.zeros((4, 1))
+        ids = [number, None, number, None]
         found = read_people(ids, X, "it")
         assert (found.tags != NOBODY).tolist() == [True, False, True, False]
         unit, weights = read_row_weights(model(), X, None, ids)
@@ -172,7 +281,8 @@ def test_dates_name_the_same_people_whatever_holds_them():
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 def test_no_weight_and_no_demand_raises_or_changes_others(odd):
-    X, weights = np.zeros((5, 1)), [0.5, 1, 0.25, 1.0, 0]
+    X = np.zeros((5, 1))
+    weights = [0.5, 1, 0.25, 1.0, 0]
     demands = [[float(i + j) for j in range(2)] for i in range(5)]
     several = DPNewsvendor([3.0, 1.0], target_bounds=(0, 9), invalid_rows="ignore")
     with warnings.catch_warnings():
@@ -189,8 +299,11 @@ def test_no_weight_and_no_demand_raises_or_changes_others(odd):
 
 def test_a_missing_label_rounds_no_other_one():
     pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
-    labels, X = [None, BIG, BIG + 1, BIG, BIG + 1], np.zeros((5, 1))
-    classifier = DPLogisticRegression(classes=[BIG, BIG + 1], invalid_rows="ignore", feature_bounds=(0, 1))
+    labels = [None, BIG, BIG + 1, BIG, BIG + 1]
+    X = np.zeros((5, 1))
+    classifier = DPLogisticRegression(
+        classes=[BIG, BIG + 1], invalid_rows="ignore", feature_bounds=(0, 1)
+    )
     expected = classifier._read(X, labels)[1]
     for make in (pl.Series, pa.array, lambda v: pd.Series(v, dtype="Int64")):
         assert np.array_equal(classifier._read(X, make(labels))[1], expected, equal_nan=True)

@@ -1,7 +1,8 @@
 """Certificates of every mechanism, edited by a forger who repairs the digest.
 
-None verifies with less noise than its guarantee needs, by a judge that shares no code with the library; and none that
-is honest is refused: as issued, with its keys in another order, with more noise, with larger stated sensitivities.
+None verifies with less noise than its guarantee needs, by a judge that shares no code with the
+library; and none that is honest is refused: as issued, with its keys in another order, with more
+noise, with larger stated sensitivities.
 """
 
 from __future__ import annotations
@@ -25,14 +26,24 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
+from dpconvex.privacy import (
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    LinearBounds,
+    PureDP,
+)
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 
 FIXED = settings(
-    derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # a forgery says itself what was edited
-)  # fmt: skip
+)
 EXAMPLES = {"sgd": 5}  # its accounting is slow
 EDITS = 25  # of each certificate
 
@@ -42,8 +53,8 @@ Path = tuple[Any, ...]
 def verified(tree: Any) -> Any:
     """Return what a file states if it verifies after its digest was made to fit, else None.
 
-    The only error that reading and checking may raise is CertificateError. Fields that were left out stand for their
-    defaults, as every reader is shown.
+    The only error that reading and checking may raise is CertificateError. Fields that were left
+    out stand for their defaults, as every reader is shown.
     """
     try:
         forged = Certificate.from_json(json.dumps(tree))
@@ -71,7 +82,14 @@ def holder(tree: Any, path: Path) -> Any:
 
 NAMES = ["Pinball", "Logistic", "Hinge", "DeclaredLoss", "Scaled", "L1Norm", "GaussianKernel"]
 NAMES += ["Softmax", "ProportionalOdds", "DiscreteHazard", "Tweedie"]
-NAMES += ["PairLogistic", "PairSquared", "LinearBounds", "RobustBounds", "TiltedBounds", "WorstShareBounds"]
+NAMES += [
+    "PairLogistic",
+    "PairSquared",
+    "LinearBounds",
+    "RobustBounds",
+    "TiltedBounds",
+    "WorstShareBounds",
+]
 NAMES += ["PairwiseBounds", "StructuredBounds", *HONEST, "pure", "approx", "gaussian", "l2-laplace"]
 NAMES += ["sum", "mean", "count", "coefficients", "replace_one", "add_or_remove_one", "given"]
 NAMES += ["poisson", "fixed", "exact", "floating-point", "margin", "residual", "linf", "2", "e"]
@@ -102,7 +120,8 @@ def changes(value: Any) -> list[Any]:
 def edited(tree: Any, path: Path, rng: random.Random) -> Any:
     """Return a copy with one place changed, removed, or doubled under another name."""
     copied = copy.deepcopy(tree)
-    inside, key = holder(copied, path), path[-1]
+    inside = holder(copied, path)
+    key = path[-1]
     way = rng.random()
     if way < 0.08:
         del inside[key]
@@ -142,7 +161,8 @@ def check(tree: Any, label: Any) -> bool:
 
 def attack(certificate: Certificate, rng: random.Random, edits: int) -> int:
     tree = json.loads(certificate.to_json())
-    trails, accepted = places(tree), 0
+    trails = places(tree)
+    accepted = 0
     for _ in range(edits):
         path = rng.choice(trails)
         forged = edited(tree, path, rng)
@@ -156,7 +176,8 @@ def attack(certificate: Certificate, rng: random.Random, edits: int) -> int:
 def honest_variants(certificate: Certificate, rng: random.Random) -> list[Any]:
     tree = json.loads(certificate.to_json())
     shuffled = json.loads(json.dumps(tree, sort_keys=True))
-    louder, wider = copy.deepcopy(tree), copy.deepcopy(tree)
+    louder = copy.deepcopy(tree)
+    wider = copy.deepcopy(tree)
     for name, term in louder["noise"].items():
         # More of a tilt rounds more, and the release pays for that.
         term["scale"] *= 1.5 if name == "objective" else 4.0
@@ -227,15 +248,31 @@ def first_of(mechanism: str) -> Certificate:
 
 @pytest.mark.parametrize(
     "mechanism",
-    ["objective", "output", "gradient", "moments", "phased-sgd", "intervals", "squares", "outcomes", "plain-gradient"],
+    [
+        "objective",
+        "output",
+        "gradient",
+        "moments",
+        "phased-sgd",
+        "intervals",
+        "squares",
+        "outcomes",
+        "plain-gradient",
+    ],
 )
 @pytest.mark.parametrize("weakness", ["follows", "term"])
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
-    """The judge is worth its name: without one check of the library, forgeries that verify are found."""
+    """The judge is worth its name: without one check of the library, forgeries that verify are
+    found.
+    """
     if weakness == "follows":
-        monkeypatch.setattr("dpconvex.privacy.certificate.certified_guarantee_follows", lambda claim, proven: True)
+        monkeypatch.setattr(
+            "dpconvex.privacy.certificate.certified_guarantee_follows", lambda claim, proven: True
+        )
     else:
-        monkeypatch.setattr(Certificate, "term", lambda self, name, *facts, **more: self.noise[name])
+        monkeypatch.setattr(
+            Certificate, "term", lambda self, name, *facts, **more: self.noise[name]
+        )
     certificate = first_of(mechanism)
     with pytest.raises(AssertionError, match="verified"):
         attack(certificate, random.Random(0), 800)
@@ -277,9 +314,11 @@ def parameters_of(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("name", SUMS)
 def test_the_judge_knows_every_released_sum(name, neighbors):
-    """By itself, without the library's check: no query with half its noise, a smaller sensitivity, or one use more.
+    """By itself, without the library's check: no query with half its noise, a smaller sensitivity,
+    or one use more.
 
-    A file that states fewer queries promises no more than they are: a handle answers none that it does not state.
+    A file that states fewer queries promises no more than they are: a handle answers none that it
+    does not state.
     """
     loss, longest, more = SUMS[name]
     bounds = LinearBounds(20_000, 3, loss, 1.0, longest, neighbors=neighbors)
@@ -304,12 +343,16 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
         assert refused(extra)
 
 
-@pytest.mark.parametrize("record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}])
+@pytest.mark.parametrize(
+    "record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}]
+)
 @pytest.mark.parametrize("name", [name for name in SUMS if "inference" in SUMS[name][2]])
 def test_intervals_of_rows_that_share_a_vote_need_their_noise(name, record):
     loss, longest, more = SUMS[name]
     bounds = LinearBounds(20_000, 3, loss, 1.0, longest)
-    mechanism, budget, parameters = NoisyGradientDescent(), GaussianDP(1.0), parameters_of(more)
+    mechanism = NoisyGradientDescent()
+    budget = GaussianDP(1.0)
+    parameters = parameters_of(more)
     mechanism.certify(replace(bounds, **record), budget, parameters).verify()
     if "rows_per_person" in record:  # noise of single rows does not do
         single = json.loads(mechanism.certify(bounds, budget, parameters).to_json())
@@ -368,7 +411,9 @@ def pairs_as_records() -> Any:
     for name, value in (*sums.items(), ("grid", None)):
         put(tree, (f"noise.objective.{name}", value))
     theorem = "Gaussian objective perturbation, replace-one, Rényi and chi profiles"
-    return put(tree, ("theorem", theorem), ("noise.release.scale", 1e6), ("noise.release.grid", None))
+    return put(
+        tree, ("theorem", theorem), ("noise.release.scale", 1e6), ("noise.release.grid", None)
+    )
 
 
 def squared_pairs() -> Any:
@@ -393,7 +438,9 @@ def fine_rounding() -> Any:
 
 
 def negative_far_out() -> Any:
-    """A tilted loss that is negative only beyond margins of 50 has a wider range than its ends say."""
+    """A tilted loss that is negative only beyond margins of 50 has a wider range than its ends
+    say.
+    """
     loss = {"class": "KinkedLoss", "knots": [100.0], "slopes": [-0.01, 0.02], "height": -0.4}
     smooth = {"class": "MoreauLoss", "loss": {**loss, "kind": "residual"}, "modulus": 1.0}
     tree = issued(OutputPerturbation(), LINEAR)
@@ -404,7 +451,12 @@ def negative_far_out() -> Any:
 def shortened_units() -> Any:
     """Rows in units of a length that is found first lie up to 2 apart, whatever the file says."""
     bounds = PairwiseBounds(500, 3, PairLogistic(), 1.0, 0.01, 50, 50, alpha=5.0)
-    tree = issued(PairwiseObjectivePerturbation(), PAIRS, PureDP(1.0), {"longest_row": 3.0, "widest_pair": 5.0})
+    tree = issued(
+        PairwiseObjectivePerturbation(),
+        PAIRS,
+        PureDP(1.0),
+        {"longest_row": 3.0, "widest_pair": 5.0},
+    )
     return put(tree, ("bounds.diameter", bounds.diameter))
 
 
@@ -428,12 +480,15 @@ FORGERIES = {
     ),
     "levels that no setting names": lambda: put(
         issued(NoisyGradientDescent(), LINEAR),
-        ("parameters.fit.levels", [0.1, 0.9]), ("parameters.fit.targets", 1),
+        ("parameters.fit.levels", [0.1, 0.9]),
+        ("parameters.fit.targets", 1),
     ),
     "levels of a margin": lambda: put(
         issued(NoisyGradientDescent(), LINEAR),
-        ("parameters.fit.levels", [0.1, 0.9]), ("parameters.fit.targets", 1),
-        ("parameters.gradient.levels", [0.1, 0.9]), ("parameters.gradient.targets", 1),
+        ("parameters.fit.levels", [0.1, 0.9]),
+        ("parameters.fit.targets", 1),
+        ("parameters.gradient.levels", [0.1, 0.9]),
+        ("parameters.gradient.targets", 1),
     ),
     "a choice that no fit has": lambda: put(
         issued(NoisyGradientDescent(), LINEAR), ("parameters.fit.noise", 0.0)
@@ -443,7 +498,8 @@ FORGERIES = {
     ),
     "a plain descent of many columns that starts nowhere": lambda: put(
         issued(NoisyGradientDescent(step_size=0.1), LINEAR),
-        ("bounds.n_features", 10**15), ("parameters.plain.start", None),
+        ("bounds.n_features", 10**15),
+        ("parameters.plain.start", None),
     ),
     "a loss for a kernel": lambda: smoothed_by({"class": "Logistic", "base": "e"}),
     "no kernel": lambda: smoothed_by(None),
@@ -458,20 +514,40 @@ FORGERIES = {
     "a negative slope": lambda: declared(lipschitz=-1),
     "a slope that is true": lambda: declared(lipschitz=True),
     "a negative bandwidth": lambda: loss_of(
-        {"class": "ConvolvedLoss", "loss": {"class": "Hinge"}, "kernel": {"class": "LogisticKernel"},
-         "bandwidth": -1.0}
+        {
+            "class": "ConvolvedLoss",
+            "loss": {"class": "Hinge"},
+            "kernel": {"class": "LogisticKernel"},
+            "bandwidth": -1.0,
+        }
     ),
     "a convolved convolution": lambda: loss_of(
-        {"class": "ConvolvedLoss", "kernel": {"class": "LogisticKernel"}, "bandwidth": 1e9, "loss":
-         {"class": "ConvolvedLoss", "loss": {"class": "Hinge"}, "kernel": {"class": "LogisticKernel"},
-          "bandwidth": 0.1}}
+        {
+            "class": "ConvolvedLoss",
+            "kernel": {"class": "LogisticKernel"},
+            "bandwidth": 1e9,
+            "loss": {
+                "class": "ConvolvedLoss",
+                "loss": {"class": "Hinge"},
+                "kernel": {"class": "LogisticKernel"},
+                "bandwidth": 0.1,
+            },
+        }
     ),
     "a quantile of 2": lambda: loss_of({"class": "Pinball", "quantile": 2.0}),
     "a width of 0": lambda: loss_of({"class": "Huber", "width": 0}),
     "slopes that fall": lambda: loss_of(
-        {"class": "KinkedLoss", "knots": [0.0], "slopes": [1.0, -1.0], "height": 0.0, "kind": "margin"}
+        {
+            "class": "KinkedLoss",
+            "knots": [0.0],
+            "slopes": [1.0, -1.0],
+            "height": 0.0,
+            "kind": "margin",
+        }
     ),
-    "a factor of 0": lambda: loss_of({"class": "Scaled", "loss": {"class": "Logistic"}, "factor": 0}),
+    "a factor of 0": lambda: loss_of(
+        {"class": "Scaled", "loss": {"class": "Logistic"}, "factor": 0}
+    ),
     "a negative factor": lambda: loss_of(
         {"class": "Scaled", "loss": {"class": "Logistic"}, "factor": -1e-6}
     ),
@@ -502,7 +578,7 @@ FORGERIES = {
         issued(PairwiseObjectivePerturbation(), PAIRS),
         ("parameters", {"n_classes": 3, "problems": 3}),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -511,13 +587,17 @@ def test_known_forgeries(name):
 
 
 def test_objectives_without_a_theorem_are_refused():
-    """Before anything is issued: slopes that hold on a ball only, and pairs by the theorem for records."""
+    """Before anything is issued: slopes that hold on a ball only, and pairs by the theorem for
+    records.
+    """
     costly = RobustBounds(500, 3, Logistic(), 1.0, 1.0, alpha=0.5, radius=0.0, cost=9.0)
     with pytest.raises(ValueError, match="with a cost"):
         ObjectivePerturbation().certify(costly, BUDGET)
     with pytest.raises(ValueError, match="needs LinearBounds or"):
         ObjectivePerturbation().certify(PAIRS, BUDGET)
-    squared = PairwiseBounds(500, 3, PairSquared(), 1.0, min_positive=50, min_negative=50, alpha=5.0)
+    squared = PairwiseBounds(
+        500, 3, PairSquared(), 1.0, min_positive=50, min_negative=50, alpha=5.0
+    )
     with pytest.raises(ValueError, match="bounded slope"):
         PairwiseObjectivePerturbation().certify(squared, BUDGET)
 
@@ -527,6 +607,9 @@ def test_numbers_of_too_many_digits_and_deep_nesting_are_certificate_errors():
     deep = '{"class": "Scaled", "factor": 1.0, "loss": ' * 900 + '{"class": "Logistic"}' + "}" * 900
     tree = json.loads(text)
     tree["bounds"]["loss"] = "LOSS"
-    for bad in (text.replace('"n_samples": ', f'"n_samples": {"9" * 5000}'), json.dumps(tree).replace('"LOSS"', deep)):
+    for bad in (
+        text.replace('"n_samples": ', f'"n_samples": {"9" * 5000}'),
+        json.dumps(tree).replace('"LOSS"', deep),
+    ):
         with pytest.raises(CertificateError):
             Certificate.from_json(bad)

@@ -1,4 +1,6 @@
-"""The judge of smoothed pieces against ours, and against the kinked loss itself averaged over a grid of the kernel."""
+"""The judge of smoothed pieces against ours, and against the kinked loss itself averaged over a
+grid of the kernel.
+"""
 
 import numpy as np
 import pytest
@@ -13,11 +15,17 @@ FAN = PiecewiseLinear([[1.0, 0.0], [-0.4, 0.9], [-0.6, -0.7], [0.1, 0.1]])
 CUBE = PiecewiseLinear([[1.0, 0.2, 0], [-0.7, 0.4, 0.3], [0.1, -1.0, 0.5], [0, 0, -1.0]])
 SMOOTHED = [
     *(convolve_vector(FAN, GaussianKernel(), 0.5), convolve_vector(FAN, ExponentialKernel(2), 0.5)),
-    *(convolve_vector(CUBE, GaussianKernel(3), 0.3), convolve_vector(CUBE, ExponentialKernel(3), 2.0)),
-    *(convolve_vector(Bowl(2), GaussianKernel(), 0.5), convolve_vector(Bowl(3), ExponentialKernel(3), 0.7)),
+    *(
+        convolve_vector(CUBE, GaussianKernel(3), 0.3),
+        convolve_vector(CUBE, ExponentialKernel(3), 2.0),
+    ),
+    *(
+        convolve_vector(Bowl(2), GaussianKernel(), 0.5),
+        convolve_vector(Bowl(3), ExponentialKernel(3), 0.7),
+    ),
     moreau_vector(Bowl(4), "huber", 3.0, 0.5),
     *(moreau_vector(FAN), convolve_vector(Bowl(3), GaussianKernel(3), 0.2)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("smooth", SMOOTHED, ids=lambda loss: f"{type(loss).__name__} {loss.loss}")
@@ -29,11 +37,15 @@ def test_constants_agree(smooth):
 
 @pytest.mark.parametrize("loss", [FAN, PiecewiseLinear([[1.0, 1.0], [-1.0, -1.0], [0.3, -0.3]])])
 def test_no_average_of_slopes_turns_faster(loss):
-    """Of the kinked loss over 40,000 points of equal weight of the normal law: right to about 1 %."""
-    h, rng = 0.5, np.random.default_rng(0)
+    """Of the kinked loss over 40,000 points of equal weight of the normal law: right to about 1
+    %.
+    """
+    h = 0.5
+    rng = np.random.default_rng(0)
     ends = ndtri((np.arange(200) + 0.5) / 200)
     shifts = h * np.stack(np.meshgrid(ends, ends), axis=-1).reshape(-1, 2)
-    slopes, offsets = np.array(loss.slopes), np.array(loss.offsets)
+    slopes = np.array(loss.slopes)
+    offsets = np.array(loss.offsets)
 
     def mean_slope(u):
         return slopes[np.argmax((u + shifts) @ slopes.T + offsets, axis=1)].mean(axis=0)
@@ -41,9 +53,11 @@ def test_no_average_of_slopes_turns_faster(loss):
     judged = vector(describe(convolve_vector(loss, GaussianKernel(), h)))
     largest = 0.0
     for _ in range(60):
-        u, step = rng.normal(size=2) * 0.5, rng.normal(size=2)
+        u = rng.normal(size=2) * 0.5
+        step = rng.normal(size=2)
         step *= 0.3 / np.linalg.norm(step)
-        first, second = mean_slope(u), mean_slope(u + step)
+        first = mean_slope(u)
+        second = mean_slope(u + step)
         assert np.linalg.norm(first) <= judged.slope * (1 + 1e-9)
         largest = max(largest, np.linalg.norm(first - second) / 0.3)
     assert 0.5 * judged.curvature <= largest <= 1.03 * judged.curvature

@@ -1,4 +1,6 @@
-"""Noisy descent that uses what it did not pay for: coupled runs on neighbouring data must catch it."""
+"""Noisy descent that uses what it did not pay for: coupled runs on neighbouring data must catch
+it.
+"""
 
 import math
 from dataclasses import replace
@@ -27,7 +29,9 @@ def sabotage_lengths(monkeypatch):
 def sabotage_moments(monkeypatch):
     exact = private_rows._private_moment_sums
     monkeypatch.setattr(
-        private_rows, "_private_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
+        private_rows,
+        "_private_moment_sums",
+        lambda rows, frame, radius: 1e4 * exact(rows, frame, radius),
     )
 
 
@@ -54,12 +58,19 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
     """Geometry of rows that depend on all of them: replacing one exchanges many."""
     monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4, 4))
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
+    X = rng.uniform(-1, 1, size=(12, 2))
+    y = rng.uniform(-1, 1, size=12)
     other_X = X.copy()
     other_X[3] = 0.0
     row_map, bounds, certificate = facts(
-        Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-    )  # fmt: skip
+        Pinball(0.9),
+        12,
+        2,
+        1e4,
+        intercept=True,
+        row_norm=None,
+        neighbors="replace_one",
+    )
 
     def largest_ratio():
         try:
@@ -84,7 +95,8 @@ def sabotage_release(monkeypatch):
 
     def unpaid(self, phi, scale, level):
         shift, unsure, _ = honest(self, phi, scale, level)
-        theta, rows = self.frame.row_coefficients(phi), self.rows._rows
+        theta = self.frame.row_coefficients(phi)
+        rows = self.rows._rows
         (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return shift, unsure, float(min(1.0, max(1e-2, total / rows.n_rows)))
 
@@ -197,19 +209,33 @@ def sabotage_centres(monkeypatch):
     ],
 )
 def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
-    """Every unpaid use breaks equality of the results; every understated sensitivity is exceeded."""
+    """Every unpaid use breaks equality of the results; every understated sensitivity is
+    exceeded.
+    """
 
-    levels, relation = (), neighbors
+    levels = ()
+    relation = neighbors
     if neighbors == "several levels":
-        levels, relation = (0.1, 0.9), "replace_one"
+        levels = (0.1, 0.9)
+        relation = "replace_one"
 
     def survives():
         row_map, bounds, certificate = facts(
-            Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=relation,
+            Pinball(0.9),
+            3,
+            2,
+            1e4,
+            intercept=True,
+            row_norm=None,
+            neighbors=relation,
             levels=levels,
-        )  # fmt: skip
+        )
         ones = np.ones(2)
-        tests = [pair(2, 1e3, -1e3, ones, ones), pair(2, 0.3, 0.0, ones, -ones), pair(2, 1e3, 0.0, ones, 1e-3 * ones)]
+        tests = [
+            pair(2, 1e3, -1e3, ones, ones),
+            pair(2, 0.3, 0.0, ones, -ones),
+            pair(2, 1e3, 0.0, ones, 1e-3 * ones),
+        ]
         for first, second in tests:
             if neighbors == "add_or_remove_one":
                 second = first[0][:-1], first[1][:-1]

@@ -1,4 +1,6 @@
-"""Coupled runs on neighbouring data (`coupled_runs`): what noisy descent releases differs by no more than was paid."""
+"""Coupled runs on neighbouring data (`coupled_runs`): what noisy descent releases differs by no
+more than was paid.
+"""
 
 import math
 
@@ -8,7 +10,13 @@ from coupled_runs import LOSSES, differences, facts, pair, problems, silent_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.queries import Query, QueryFactor, QuerySlope, QueryStatistic, largest_query_cancellation
+from dpconvex.core.queries import (
+    Query,
+    QueryFactor,
+    QuerySlope,
+    QueryStatistic,
+    largest_query_cancellation,
+)
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine import MemoryRows
 from dpconvex.fit import constants
@@ -22,7 +30,8 @@ PROFILE = settings(max_examples=80, derandomize=True, deadline=None)
 @PROFILE
 def test_coupled_runs_spend_at_most_the_budget(problem):
     loss, X, y, mu, public = problem
-    n, d = len(y) - 1, X.shape[1]
+    n = len(y) - 1
+    d = X.shape[1]
     row_map, bounds, certificate = facts(loss, n, d, mu, **public)
     # Replace row 1 by the extra record, or have that record as well.
     rows = [0, n, *range(2, n)] if public["neighbors"] == "replace_one" else slice(None)
@@ -40,10 +49,16 @@ def test_coupled_runs_spend_at_most_the_budget(problem):
 )
 @PROFILE
 def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighbors, stretch, clip):
-    """Whatever matrix geometry comes up with: rows, targets and labels at their extremes, both ways to bound."""
+    """Whatever matrix geometry comes up with: rows, targets and labels at their extremes, both
+    ways to bound.
+    """
     rng = np.random.default_rng(seed)
-    d, n, lead = int(rng.integers(1, 4)), 5, int(rng.integers(0, 2))
-    row_map, bounds, _ = facts(loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors)
+    d = int(rng.integers(1, 4))
+    n = 5
+    lead = int(rng.integers(0, 2))
+    row_map, bounds, _ = facts(
+        loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors
+    )
     X = rng.choice([-1.0, -0.3, 0.0, 0.3, 1.0], size=(n + 1, d))
     y = rng.choice([-1.0, 1.0], size=n + 1) * (1.0 if loss.kind == "margin" else 1e3)
     if rng.random() < 0.3:
@@ -53,7 +68,9 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     matrix[lead:, lead:] = turn @ np.diag(stretch ** rng.uniform(-1, 1, size=d)) @ turn.T
     matrix[lead:, :lead] = rng.normal(size=(d, lead))
     frame = Coordinates(matrix, lead)
-    if coordinate_cancellation(matrix) > largest_query_cancellation(bounds):  # refused: sums would lose their digits
+    if coordinate_cancellation(matrix) > largest_query_cancellation(
+        bounds
+    ):  # refused: sums would lose their digits
         return
     phi = rng.normal(size=d + lead) / stretch
     smooth = convolve(loss, LogisticKernel(), 0.3) if loss.piecewise_linear is not None else loss
@@ -80,15 +97,24 @@ def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
     monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4, 4))
     monkeypatch.setattr(constants, "EARLY_ROWS", (5, 0.0))
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
+    X = rng.uniform(-1, 1, size=(12, 2))
+    y = rng.uniform(-1, 1, size=12)
     row_map, bounds, certificate = facts(
-        Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-    )  # fmt: skip
+        Pinball(0.9),
+        12,
+        2,
+        1e4,
+        intercept=True,
+        row_norm=None,
+        neighbors="replace_one",
+    )
     fit = certificate.parameters["fit"]
     assert (fit["geometry_rows"], fit["early_rows"]) == (4, 5)
     for changed in range(12):
-        other_X, other_y = X.copy(), y.copy()
-        other_X[changed], other_y[changed] = -1.0, 1e3
+        other_X = X.copy()
+        other_y = y.copy()
+        other_X[changed] = -1.0
+        other_y[changed] = 1e3
         ratios, spent = differences((X, y), (other_X, other_y), bounds, row_map, certificate)
         assert max(ratios.values()) <= 1 + 1e-9
         assert spent <= 1e4 * (1 + 1e-9)
@@ -96,8 +122,11 @@ def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
 
 def test_the_clip_is_attained_by_a_label_flip():
     """A long row far on the wrong side, with one label and with the other."""
-    row_map, bounds, _ = facts(Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
-    frame, query = Coordinates(np.diag([1.0, 50.0]), 1), Query("vector", 0.5, 2)
+    row_map, bounds, _ = facts(
+        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
+    )
+    frame = Coordinates(np.diag([1.0, 50.0]), 1)
+    query = Query("vector", 0.5, 2)
     sums = []
     for label in (-1.0, 1.0):
         rows = MemoryRows(np.ones((1, 1)), np.array([label]), row_map, threads=1)
@@ -110,9 +139,14 @@ def test_the_clip_is_attained_by_a_label_flip():
 
 @pytest.mark.parametrize("loss", [Pinball(0.9), Pinball(0.5), Huber(0.3), Absolute(), Hinge()])
 def test_slope_sums_are_attained(loss):
-    """A long record against the same with the opposite target, or label: twice the bound, but for its rounding."""
-    row_map, bounds, _ = facts(loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
-    frame, query = Coordinates(np.diag([1.0, 50.0, 50.0]), 1), Query("vector", 0.7, 3)
+    """A long record against the same with the opposite target, or label: twice the bound, but
+    for its rounding.
+    """
+    row_map, bounds, _ = facts(
+        loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
+    )
+    frame = Coordinates(np.diag([1.0, 50.0, 50.0]), 1)
+    query = Query("vector", 0.7, 3)
     far = np.array([0.0, 1e3, 1e3]) if loss.kind == "margin" else np.zeros(3)
     slope = QuerySlope(loss, sum(loss.slope_range) / 2 if loss.kind == "residual" else 0.0)
     sums = []
@@ -121,7 +155,8 @@ def test_slope_sums_are_attained(loss):
         rows = MemoryRows(np.ones((1, 2)), y, row_map, threads=1)
         handle = silent_rows(rows, bounds, gradients=query)
         sums.append(handle.slope_sum("gradients", far, slope, frame, 2.0) / 2.0)
-    claimed, moved = query.sensitivity(bounds), np.linalg.norm(sums[0] - sums[1])
+    claimed = query.sensitivity(bounds)
+    moved = np.linalg.norm(sums[0] - sums[1])
     # A hinge is flat on one side, so that half of it is all that a flip can do.
     least = 0.499 if loss.kind == "margin" else 0.998
     assert least * claimed <= moved <= claimed
@@ -131,7 +166,9 @@ def test_slope_sums_are_attained(loss):
 def test_the_gradients_of_a_run_come_near_their_sensitivity(loss):
     """A long record against the same with the opposite target, or label, in a whole run."""
     extreme = 1.0 if loss.kind == "margin" else 1e6
-    row_map, bounds, certificate = facts(loss, 3, 2, 20.0, intercept=True, row_norm=None, neighbors="replace_one")
+    row_map, bounds, certificate = facts(
+        loss, 3, 2, 20.0, intercept=True, row_norm=None, neighbors="replace_one"
+    )
     first, second = pair(2, extreme, -extreme, np.ones(2), np.ones(2))
     ratios, spent = differences(first, second, bounds, row_map, certificate)
     assert spent <= 20.0 * (1 + 1e-9)
@@ -155,21 +192,32 @@ def test_curvature_and_scores_of_intervals_come_near_theirs(loss):
 
 @pytest.mark.parametrize("targets", [1, 3])
 def test_several_levels_attain_their_sensitivities(targets):
-    """A record gets the opposite targets, which every level's sums feel, or the opposite row, which their sum does."""
-    n, levels = 20, (0.1, 0.5, 0.9)
+    """A record gets the opposite targets, which every level's sums feel, or the opposite row,
+    which their sum does.
+    """
+    n = 20
+    levels = (0.1, 0.5, 0.9)
     # With much budget the first phases see, and with little rows are clipped.
     much, little = (
         facts(
-            Pinball(0.9), n, 1, mu, intercept=True, row_norm=None, neighbors="replace_one",
-            levels=levels, targets=targets,
+            Pinball(0.9),
+            n,
+            1,
+            mu,
+            intercept=True,
+            row_norm=None,
+            neighbors="replace_one",
+            levels=levels,
+            targets=targets,
         )
         for mu in (1e4, 1.0)
-    )  # fmt: skip
+    )
     X = np.where(np.arange(n) < n // 2, -0.5, 0.5)[:, None]
     y = np.zeros((n, targets))
 
     def with_last(x, target):
-        features, demands = (np.vstack([X[:-1], [[x]]]), np.vstack([y[:-1], np.full(targets, target)]))
+        features = np.vstack([X[:-1], [[x]]])
+        demands = np.vstack([y[:-1], np.full(targets, target)])
         return features, demands if targets > 1 else demands[:, 0]
 
     def ratios(one, other, public):
@@ -188,36 +236,60 @@ def test_several_levels_attain_their_sensitivities(targets):
     for phase in ("rough gradients", "gradients"):
         assert 0.9 < found[phase] <= 1
     assert 0.5 < ratios((1.0, 0.0), (-1.0, 0.0), little)["mean row"] <= 1
-    assert certificate.noise["gradients"].sensitivity == pytest.approx(certificate.noise["mean row"].sensitivity / 2)
+    assert certificate.noise["gradients"].sensitivity == pytest.approx(
+        certificate.noise["mean row"].sensitivity / 2
+    )
 
 
 def test_counts_and_histograms_are_attained():
     """A long row against a short one, targets and residuals in other bins, a label flip."""
     n = 20
-    X, y = np.full((n, 1), 0.5), np.zeros(n)
+    X = np.full((n, 1), 0.5)
+    y = np.zeros(n)
     X[: n // 2] = -0.5
-    other_X, other_y = X.copy(), y.copy()
-    X[-1], y[-1] = 1.0, 1e3
-    other_X[-1], other_y[-1] = 1e-3, -1e3
+    other_X = X.copy()
+    other_y = y.copy()
+    X[-1] = 1.0
+    y[-1] = 1e3
+    other_X[-1] = 1e-3
+    other_y[-1] = -1e3
     row_map, bounds, certificate = facts(
-        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-    )  # fmt: skip
+        Pinball(0.5),
+        n,
+        1,
+        1e4,
+        intercept=True,
+        row_norm=None,
+        neighbors="replace_one",
+    )
     ratios, _ = differences((X, y), (other_X, other_y), bounds, row_map, certificate)
     for phase in ("columns", "octaves", "targets", "residuals"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     assert ratios["lengths"] > 0.99
     years = np.where(np.arange(n) % 2, 1990.0, 2024.0)[:, None]
     row_map, bounds, certificate = facts(
-        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        Pinball(0.5),
+        n,
+        1,
+        1e4,
+        intercept=True,
+        row_norm=None,
+        neighbors="replace_one",
         raw=True,
-    )  # fmt: skip
+    )
     changed = np.vstack([years[:-1], [[-1e9]]])
     ratios, _ = differences((years, y), (changed, other_y), bounds, row_map, certificate)
     for phase in ("columns", "octaves"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     row_map, bounds, certificate = facts(
-        Logistic(), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-    )  # fmt: skip
+        Logistic(),
+        n,
+        1,
+        1e4,
+        intercept=True,
+        row_norm=None,
+        neighbors="replace_one",
+    )
     y = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
     ratios, _ = differences((X, y), (X, np.r_[y[:-1], -y[-1]]), bounds, row_map, certificate)
     assert ratios["labels"] == 1.0
@@ -229,9 +301,14 @@ def test_counts_and_histograms_are_attained():
     "query", [Query("vector", 0.3, 4), Query("histogram", 3, 99), Query("second moments", 1.0, 10)]
 )
 def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
-    """A term may be spent on a count that is scaled to it: one record moves it as far as was paid for, no further."""
-    row_map, bounds, _ = facts(Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors)
-    X, y = np.full((20, 3), 0.5), -np.ones(20)
+    """A term may be spent on a count that is scaled to it: one record moves it as far as was
+    paid for, no further.
+    """
+    row_map, bounds, _ = facts(
+        Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors
+    )
+    X = np.full((20, 3), 0.5)
+    y = -np.ones(20)
     changed = (X, np.r_[y[:-1], 1.0])
     if neighbors == "add_or_remove_one":
         changed = (np.vstack([X, X[:1]]), np.r_[y, 1.0])
@@ -240,18 +317,28 @@ def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
         handle = silent_rows(MemoryRows(*rows, row_map, threads=1), bounds, asked=query)
         released = []
         add = handle._answers.noise.add
-        handle._answers.noise.add = lambda value, term, add=add, kept=released: kept.append(value) or add(value, term)
-        assert handle.count("asked", QueryStatistic("label"), -0.5) == pytest.approx(np.sum(rows[1] > 0), abs=1e-12)
+        handle._answers.noise.add = lambda value, term, add=add, kept=released: (
+            kept.append(value) or add(value, term)
+        )
+        assert handle.count("asked", QueryStatistic("label"), -0.5) == pytest.approx(
+            np.sum(rows[1] > 0), abs=1e-12
+        )
         found.append(released[0])
     ratio = np.linalg.norm(found[0] - found[1]) / query.sensitivity(bounds)
     assert 1 - 2e-6 < ratio <= 1
 
 
 def test_logistic_sensitivity_is_attained():
-    """The moving part of a logistic gradient knows no label: two rows on both sides of a steep separator attain it."""
-    row_map, bounds, _ = facts(Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
-    frame, query = Coordinates(np.eye(2), 1), Query("vector", math.sqrt(2) / 2, 2)
-    theta, sums = np.array([-0.9995e6, 1e6]), []
+    """The moving part of a logistic gradient knows no label: two rows on both sides of a steep
+    separator attain it.
+    """
+    row_map, bounds, _ = facts(
+        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
+    )
+    frame = Coordinates(np.eye(2), 1)
+    query = Query("vector", math.sqrt(2) / 2, 2)
+    theta = np.array([-0.9995e6, 1e6])
+    sums = []
     for x in (1.0, 0.999):
         rows = MemoryRows(np.full((1, 1), x), np.ones(1), row_map, threads=1)
         handle = silent_rows(rows, bounds, gradients=query)
@@ -261,10 +348,16 @@ def test_logistic_sensitivity_is_attained():
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("factor", [None, QueryFactor("inside", width=0.5), QueryFactor("slope", Huber(0.3))])
+@pytest.mark.parametrize(
+    "factor", [None, QueryFactor("inside", width=0.5), QueryFactor("slope", Huber(0.3))]
+)
 def test_second_moments_are_attained(factor, neighbors):
-    """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2), or 1."""
-    row_map, bounds, _ = facts(Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors)
+    """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2),
+    or 1.
+    """
+    row_map, bounds, _ = facts(
+        Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors
+    )
     frame = Coordinates(np.diag([1e3, 1e3]), 0, constant_norm=0.0)
     y = np.full(1, 1e3 if factor is not None and factor.kind == "slope" else 0.0)
     sums = []

@@ -1,6 +1,7 @@
 """Records of weight 0, as invalid rows that are ignored are, never beat a claimed sensitivity.
 
-NaN as a target marks such a record. Each bound that had to change is shown to be beaten without the change.
+NaN as a target marks such a record. Each bound that had to change is shown to be beaten without the
+change.
 """
 
 import itertools
@@ -33,15 +34,20 @@ PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 @given(problem=problems(), void=st.sampled_from([(0,), (1,), (-1,), (0, -1), (1, -1)]))
 @PROFILE
 def test_coupled_descent_spends_at_most_the_budget(problem, void):
-    """Sums, counts and moments of data sets in which a record becomes invalid, or another one is."""
+    """Sums, counts and moments of data sets in which a record becomes invalid, or another one
+    is.
+    """
     loss, X, y, mu, public = problem
-    n, d = len(y) - 1, X.shape[1]
+    n = len(y) - 1
+    d = X.shape[1]
     row_map, bounds, certificate = coupled.facts(loss, n, d, mu, **public, void=True)
     assert "mass" in certificate.noise
     y = y.copy()
     y[list(void)] = np.nan
     rows = [0, n, *range(2, n)] if public["neighbors"] == "replace_one" else slice(None)
-    ratios, spent = coupled.differences((X[:-1], y[:-1]), (X[rows], y[rows]), bounds, row_map, certificate)
+    ratios, spent = coupled.differences(
+        (X[:-1], y[:-1]), (X[rows], y[rows]), bounds, row_map, certificate
+    )
     assert max(ratios.values()) <= 1 + 1e-9
     assert spent <= mu * (1 + 1e-9)
 
@@ -54,9 +60,11 @@ def in_memory(y, votes):
 def in_partitions(y, votes):
     da = pytest.importorskip("dask.array")
     table = DaskTable(
-        da.zeros((len(y), 1), chunks=(2, 1)), da.from_array(np.array(y), chunks=2), "test",
+        da.zeros((len(y), 1), chunks=(2, 1)),
+        da.from_array(np.array(y), chunks=2),
+        "test",
         clean=PartitionTargets(partition_numbers),
-    )  # fmt: skip
+    )
     return table.rows(RowMap(1, 1.0), row_weights=votes)
 
 
@@ -64,8 +72,11 @@ def in_partitions(y, votes):
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9, 1 / 3])
 @pytest.mark.parametrize("people", [False, True])
 def test_centred_counts_of_all_neighbours(level, people, engine):
-    """Four records below, at and above a point, or ignored: every replacement, and every one that leaves."""
-    kinds, records = (0.0, 1.0, 2.0, np.nan), 3 if engine is in_partitions else 4
+    """Four records below, at and above a point, or ignored: every replacement, and every one
+    that leaves.
+    """
+    kinds = (0.0, 1.0, 2.0, np.nan)
+    records = 3 if engine is in_partitions else 4
 
     def count(y):
         votes = None
@@ -84,7 +95,9 @@ def test_centred_counts_of_all_neighbours(level, people, engine):
             most_replaced = max(most_replaced, abs(here - found[(kind, *y[1:])]))
         most_removed = max(most_removed, abs(here - fewer[y[1:]]))
     whole = 0.5 if people else 1.0  # of a person one row is the same on both sides
-    allowed = Query("count").sensitivity(LinearBounds(4, 1, Logistic(), 1.0, 1.0, ignored_rows=True))
+    allowed = Query("count").sensitivity(
+        LinearBounds(4, 1, Logistic(), 1.0, 1.0, ignored_rows=True)
+    )
     assert whole * 0.999 < most_replaced <= whole * allowed
     assert most_removed <= max(level, 1 - level) * allowed
 
@@ -100,15 +113,21 @@ def _centred(y, level, people):
 
 @pytest.mark.parametrize("sort", ["octaves", "targets", "tails", "labels", "mass"])
 def test_histograms_leave_ignored_rows_out(sort):
-    """An ignored row is in no bin, so that it moves one of them where a valid row takes its place."""
+    """An ignored row is in no bin, so that it moves one of them where a valid row takes its
+    place.
+    """
     seen = []
     for y in ([0.3, 0.6, np.nan], [0.3, 0.6, 0.9], [0.3, 0.6]):
         rows = MemoryRows(np.full((len(y), 1), 0.5), y, RowMap(1, 1.0), threads=1)
         bounds = LinearBounds(3, 1, Logistic(), 1.0, 1.0, ignored_rows=True)
         ask = coupled.silent_rows(
-            rows, bounds, octaves=Query("histogram", 1, 33), bins=Query("histogram", 1, 5), labels=Query("count"),
+            rows,
+            bounds,
+            octaves=Query("histogram", 1, 33),
+            bins=Query("histogram", 1, 5),
+            labels=Query("count"),
             mass=Query("count"),
-        )  # fmt: skip
+        )
         edges = [0.0, 0.4, 0.7, 2.0]
         if sort == "octaves":
             seen.append(ask.column_octaves("octaves", 0, 16))
@@ -127,7 +146,9 @@ def test_histograms_leave_ignored_rows_out(sort):
 
 def tilted_minimiser(X, y, row_map, certificate):
     bounds = certificate.bounds
-    objective = TiltedObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt)
+    objective = TiltedObjective(
+        MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt
+    )
     return OutputPerturbation().minimise(objective, certificate)
 
 
@@ -153,13 +174,18 @@ def test_tilted_minimisers_with_invalid_rows(seed, n, alpha, tilt, row_norm):
 
 
 def test_a_tilted_range_without_zero_is_beaten():
-    """One valid record among invalid ones: its loss exceeds theirs, 0, by far more than losses of records differ."""
-    n, alpha, tilt = 1000, 50.0, 10.0
+    """One valid record among invalid ones: its loss exceeds theirs, 0, by far more than losses
+    of records differ.
+    """
+    n = 1000
+    alpha = 50.0
+    tilt = 10.0
     row_map = RowMap.from_bounds(1, (-1.0, 1.0), 1.0)
     plain = TiltedBounds(n, 1, Logistic(), 1.0, 1.0, alpha=alpha, tilt=tilt)
     bounds = replace(plain, ignored_rows=True)
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
-    X, y = np.ones((n, 1)), np.full(n, np.nan)
+    X = np.ones((n, 1))
+    y = np.full(n, np.nan)
     found = []
     for label in (-1.0, 1.0):
         y[0] = label
@@ -174,15 +200,19 @@ def test_a_tilted_range_without_zero_is_beaten():
 def test_robust_gradients_with_an_invalid_row(seed, norm, row_norm):
     rng = np.random.default_rng(seed)
     row_map = RowMap.from_bounds(2, (-1.0, 1.0), row_norm)
-    bounds = RobustBounds(2, 2, Logistic(), row_norm, row_map.max_norm, alpha=0.1, radius=0.5, norm=norm)
-    X, theta = rng.choice([-1.0, 0.5, 1.0], (3, 2)), rng.normal(size=3) * 5
+    bounds = RobustBounds(
+        2, 2, Logistic(), row_norm, row_map.max_norm, alpha=0.1, radius=0.5, norm=norm
+    )
+    X = rng.choice([-1.0, 0.5, 1.0], (3, 2))
+    theta = rng.normal(size=3) * 5
     y = np.array([1.0, rng.choice([-1.0, 1.0]), np.nan])
     sums = [
-        2 * AdversarialObjective(
+        2
+        * AdversarialObjective(
             MemoryRows(X[rows], y[rows], row_map, threads=1), Logistic(), 0.0, 0.5, norm
         ).gradient(theta)
         for rows in ([0, 1], [0, 2])
-    ]  # fmt: skip
+    ]
     assert np.linalg.norm(sums[0] - sums[1]) <= bounds.gradient_sum_sensitivity() * (1 + 1e-9)
 
 
@@ -194,8 +224,10 @@ def of_three_kinds(X, y, flips=True):
     for i, place, label in itertools.product(range(len(X)), PLACES[::2], KINDS):
         if not flips and label * y[i] < 0:
             continue
-        other, labels = X.copy(), y.copy()
-        other[i], labels[i] = place, label
+        other = X.copy()
+        labels = y.copy()
+        other[i] = place
+        labels[i] = label
         yield other, labels
 
 
@@ -234,7 +266,8 @@ def test_pairwise_gradients_and_traces(case, loss):
 def test_an_invalid_row_is_in_no_pair_and_no_count():
     bounds = PairwiseBounds(5, 2, LOSSES[0], 1.0, None, 1, 1, alpha=1.0)
     y = np.array([1.0, -1.0, np.nan, 1.0, np.nan])
-    all_of_them, valid = (pairs(PLACES[:5], y, bounds), pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds))
+    all_of_them = pairs(PLACES[:5], y, bounds)
+    valid = pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds)
     assert all_of_them.counts == valid.counts == (2, 1)
     assert np.array_equal(all_of_them.gradient(SLOPES[3]), valid.gradient(SLOPES[3]))
     nothing = pairs(PLACES[:2], np.array([np.nan, np.nan]), bounds)
@@ -263,7 +296,8 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed):
 
 def test_counts_of_row_lengths_change_by_at_most_one():
     rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(9, 2)) / 5, rng.choice(KINDS, 9)
+    X = rng.normal(size=(9, 2)) / 5
+    y = rng.choice(KINDS, 9)
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3, ignored_rows=True)
     mechanism = PairwiseObjectivePerturbation()
     certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})

@@ -1,4 +1,6 @@
-"""What one line of a CSV file becomes depends on that line alone: no quote, byte or delimiter of another changes it."""
+"""What one line of a CSV file becomes depends on that line alone: no quote, byte or delimiter of
+another changes it.
+"""
 
 import gzip
 
@@ -16,12 +18,39 @@ from dpconvex.inputs.table_files import open_table_file, read_training_file
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
 NAMES = ["a", "b", "c"]
 SCHEMA = parse_schema({"features": {"a": [0, 1]}, "target": {"y": [0, 1]}})
-# Fields, parts of fields and damage: quotes in all places, delimiters, marks, other line ends, bytes of no encoding.
+# Fields, parts of fields and damage: quotes in all places, delimiters, marks, other line ends,
+# bytes of no encoding.
 PIECES = [
-    *(b"a", b"0.5", b" ", b",", b",", b",", b'"', b'"', b'""', b'"x"', b'","', b'"a,b"', b'""0.5""', b'12" pipe'),
-    *(b"\r", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xc3\xbc", b"\xed\xa0\x80", b"\x85", b"\xe2\x80\xa8", b";"),
+    *(
+        b"a",
+        b"0.5",
+        b" ",
+        b",",
+        b",",
+        b",",
+        b'"',
+        b'"',
+        b'""',
+        b'"x"',
+        b'","',
+        b'"a,b"',
+        b'""0.5""',
+        b'12" pipe',
+    ),
+    *(
+        b"\r",
+        b"\0",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b"\xc3",
+        b"\xc3\xbc",
+        b"\xed\xa0\x80",
+        b"\x85",
+        b"\xe2\x80\xa8",
+        b";",
+    ),
     *(b"\t", b"'", b"\\", b"#", b"nan"),
-]  # fmt: skip
+]
 LINES = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
 
 
@@ -51,7 +80,9 @@ def test_a_file_is_its_lines_read_one_by_one(tmp_path_factory, lines, end):
 @given(st.lists(LINES, min_size=1, max_size=3), LINES, st.integers(0, 2))
 @PROFILE
 def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, odd, place):
-    """Blocks of one line, of all lines, and :func:`split_csv_fields` agree, whatever stands beside a line."""
+    """Blocks of one line, of all lines, and :func:`split_csv_fields` agree, whatever stands
+    beside a line.
+    """
     folder = tmp_path_factory.getbasetemp()
     lines.insert(place, odd)
     for line, row in zip(lines, cells(written(folder / "whole.csv", lines)), strict=True):
@@ -68,7 +99,9 @@ def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, o
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "shift_jis", "gb18030"])
-@pytest.mark.parametrize("odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"])
+@pytest.mark.parametrize(
+    "odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"]
+)
 @pytest.mark.parametrize("place", [0, 1, 5, 99])
 def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
     raw = [f"{row},x{row},".encode(encoding) for row in range(4)]
@@ -81,7 +114,18 @@ def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
 
 
 @pytest.mark.parametrize(
-    "encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "unicode_escape", "idna", "utf-16", "utf-32", "cp500"]
+    "encoding",
+    [
+        "iso2022_jp",
+        "iso2022_kr",
+        "hz",
+        "utf-7",
+        "unicode_escape",
+        "idna",
+        "utf-16",
+        "utf-32",
+        "cp500",
+    ],
 )
 def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
     from dpconvex.inputs import InputError
@@ -95,7 +139,16 @@ def read(path):
     return X.to_numpy()[:, 0], y.to_numpy()
 
 
-ATTACKS = [b'0.5,1,12" pipe', b'"0.5,1,x', b'0.5,1,"', b"0.5,1,\xff", b'0.5,1,"a"b"', b"0.5,1,2,3,4", b'""', b'"\n"']
+ATTACKS = [
+    b'0.5,1,12" pipe',
+    b'"0.5,1,x',
+    b'0.5,1,"',
+    b"0.5,1,\xff",
+    b'0.5,1,"a"b"',
+    b"0.5,1,2,3,4",
+    b'""',
+    b'"\n"',
+]
 
 
 @pytest.mark.parametrize("odd", ATTACKS)
@@ -162,9 +215,13 @@ def test_parquet_cells_stand_alone(tmp_path):
     for kind in kinds:
         for last in ([], [None], [float("nan")] if kind == pl.Float64 else []):
             table = pl.DataFrame(
-                {name: pl.Series(column, dtype=pl.Int64).cast(kind).append(pl.Series(last, dtype=kind))
-                 for name, column in plain.items()}
-            )  # fmt: skip
+                {
+                    name: pl.Series(column, dtype=pl.Int64)
+                    .cast(kind)
+                    .append(pl.Series(last, dtype=kind))
+                    for name, column in plain.items()
+                }
+            )
             table.write_parquet(tmp_path / "t.parquet")
             X, y, _ = read_training_file(tmp_path / "t.parquet", schema, ignored=True)
             found = np.column_stack([X.to_numpy(), y.to_numpy()])[:3]

@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, ReLU, Scaled, SoftThreshold
+from dpconvex.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    KinkedLoss,
+    Logistic,
+    Pinball,
+    ReLU,
+    Scaled,
+    SoftThreshold,
+)
 from dpconvex.smoothing import KERNELS, UniformKernel, convolve, moreau
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=150)
@@ -44,7 +54,9 @@ def smoothed(draw):
     return loss, moreau(loss, draw(widths))
 
 
-any_loss = st.one_of(kinked(), smoothed().map(lambda pair: pair[1]), widths.map(Huber), st.just(Logistic()))
+any_loss = st.one_of(
+    kinked(), smoothed().map(lambda pair: pair[1]), widths.map(Huber), st.just(Logistic())
+)
 
 
 @PROFILE
@@ -53,7 +65,9 @@ def test_lipschitz_and_smoothness_bound_every_difference(loss, y, z, sign):
     if loss.kind == "margin":
         y = 1.0 if sign else -1.0
     z = np.unique(np.asarray(z))
-    step, value, gradient = np.diff(z), loss.value(y, z), loss.gradient(y, z)
+    step = np.diff(z)
+    value = loss.value(y, z)
+    gradient = loss.gradient(y, z)
     rounding = 1e-13 * (1 + np.max(np.abs(value)))
     assert np.all(np.abs(np.diff(value)) <= loss.lipschitz * step + rounding)
     assert np.all(np.abs(gradient) <= loss.lipschitz * (1 + 1e-14))
@@ -72,7 +86,8 @@ def test_tangents_stay_below(loss, y, z, sign):
     if loss.kind == "margin":
         y = 1.0 if sign else -1.0
     z = np.asarray(z)
-    value, gradient = loss.value(y, z), loss.gradient(y, z)
+    value = loss.value(y, z)
+    gradient = loss.gradient(y, z)
     tangents = value[:, None] + gradient[:, None] * (z[None, :] - z[:, None])
     assert np.all(tangents <= value[None, :] + 1e-12 * (1 + np.max(np.abs(tangents))))
 
@@ -91,7 +106,8 @@ def test_smoothed_loss_is_within_its_gap(pair, u):
 
 
 def places_of_curvature(knots, width):
-    """Return where a convolution may bend most: points of every gap between knots, and of every piece of uniform laws.
+    """Return where a convolution may bend most: points of every gap between knots, and of every
+    piece of uniform laws.
 
     A grid over all knots would step over a bend between two that are close.
     """
@@ -113,13 +129,14 @@ def test_constants_are_attained(pair):
         bends = bends + middle[:, None] / smooth.smoothness
         assert np.max(smooth.curvature_at(bends)) == smooth.smoothness
         return
-    # For several kinks the declared number is an upper bound by cells between knots, 1024 to a gap. No place has all
-    # that a cell is charged with where a uniform law ends, and another begins, inside of it.
+    # For several kinks the declared number is an upper bound by cells between knots, 1024 to a gap.
+    # No place has all that a cell is charged with where a uniform law ends, and another begins,
+    # inside of it.
     if isinstance(smooth.kernel, UniformKernel) and len(kinks.knots) > 1:
         apart = np.abs(np.subtract.outer(kinks.knots, kinks.knots)) - 2 * smooth.bandwidth
         assume(not np.any((apart > -1e-9) & (apart < np.max(np.diff(kinks.knots)) / 1000)))
     attained = np.max(smooth.curvature_at(places_of_curvature(kinks.knots, smooth.bandwidth)))
     assert attained >= smooth.smoothness * (1 - 1e-14 if len(kinks.knots) == 1 else 0.99)
-    assert np.max(smooth.value_at(bends) - loss.value_at(bends)) <= smooth.approximation_gap * (1 + 1e-12) + 1e-12 * (
-        1 + np.max(np.abs(loss.value_at(bends)))
-    )
+    assert np.max(smooth.value_at(bends) - loss.value_at(bends)) <= smooth.approximation_gap * (
+        1 + 1e-12
+    ) + 1e-12 * (1 + np.max(np.abs(loss.value_at(bends))))

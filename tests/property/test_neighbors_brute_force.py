@@ -1,4 +1,5 @@
-"""Brute force on tiny data: no record and no neighbour exceeds a constant that a certificate rests on.
+"""Brute force on tiny data: no record and no neighbour exceeds a constant that a certificate rests
+on.
 
 Claims come from the plan of DPQuantileRegressor and rows from its own map, so intercept, clipping,
 influence weights and target scale are those of a fit. The same check, run against four ways to get
@@ -17,7 +18,12 @@ from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.core.private_rows import PrivateRows
-from dpconvex.core.queries import QueryFactor, QuerySlope, largest_query_cancellation, pack_query_matrix
+from dpconvex.core.queries import (
+    QueryFactor,
+    QuerySlope,
+    largest_query_cancellation,
+    pack_query_matrix,
+)
 from dpconvex.core.row_coordinates import coordinate_cancellation
 from dpconvex.engine import MemoryRows
 from dpconvex.fit.geometry import RowGeometry, column_octaves
@@ -27,7 +33,8 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
-REPLACE, ADD_REMOVE = "replace_one", "add_or_remove_one"
+REPLACE = "replace_one"
+ADD_REMOVE = "add_or_remove_one"
 KERNELS = ["logistic", "gaussian", "uniform", "epanechnikov", "laplacian"]
 ROUNDING = 1 + 1e-12
 FIXED = settings(max_examples=400, derandomize=True, deadline=None, database=None)
@@ -108,8 +115,10 @@ def neighbors_of(X, y, record, target, relation):
     """Yield all neighbours that put the record in a place of its own, or leave one out."""
     if relation == REPLACE:
         for i in range(len(X)):
-            rows, targets = X.copy(), y.copy()
-            rows[i], targets[i] = record, target
+            rows = X.copy()
+            targets = y.copy()
+            rows[i] = record
+            targets[i] = target
             yield rows, targets
     else:
         yield np.vstack([X, record]), np.append(y, target)
@@ -168,7 +177,8 @@ def test_no_neighbor_exceeds_a_claimed_constant(relation):
         table = data.draw(st.lists(values, min_size=(n + 1) * (d + 1), max_size=(n + 1) * (d + 1)))
         table = np.array(table).reshape(n + 1, d + 1)
         world = World.of(estimator, n, d)
-        X, y = table[:n, :d], table[:n, d]
+        X = table[:n, :d]
+        y = table[:n, d]
         # One neighbour is enough for a random case: hypothesis looks for the worst.
         neighbors = list(neighbors_of(X, y, table[n, :d], table[n, d], relation))
         neighbor = neighbors[data.draw(st.integers(0, len(neighbors) - 1))]
@@ -203,9 +213,11 @@ FAR = 1e6
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("relation", [REPLACE, ADD_REMOVE])
 def test_claims_are_attained(relation, fit_intercept):
-    corner, ratios = np.array([1.0, 1.0]), Ratios()
+    corner = np.array([1.0, 1.0])
+    ratios = Ratios()
     world = adversary(relation, fit_intercept=fit_intercept)
-    X, y = corner[None, :], np.array([FAR])
+    X = corner[None, :]
+    y = np.array([FAR])
     check(world, X, y, corner, -FAR if relation == REPLACE else FAR, ratios)
     assert min(ratios["lipschitz"], ratios["gradient sum"], ratios["minimiser"]) > 0.999
     check_records(world, X, np.array([0.3]), ratios)
@@ -215,7 +227,8 @@ def test_claims_are_attained(relation, fit_intercept):
 @pytest.mark.parametrize("row_norm", [0.2, 1.0, 1.4])
 def test_curvature_of_a_weighted_row_is_attained_at_one_end(row_norm):
     # Below its influence bound a row keeps weight 1; beyond, weight falls as curvature grows.
-    world, ratios = adversary(row_norm=row_norm), Ratios()
+    world = adversary(row_norm=row_norm)
+    ratios = Ratios()
     for length in (row_norm, math.sqrt(2.0)):
         row = np.full((1, 2), length / math.sqrt(2.0))
         check_records(world, row, np.array([0.3]), ratios)
@@ -225,7 +238,8 @@ def test_curvature_of_a_weighted_row_is_attained_at_one_end(row_norm):
 
 def test_without_intercept_a_mirrored_row_attains_twice_the_slope():
     world = adversary(quantile=0.9, fit_intercept=False)
-    X, y = np.array([[1.0, 1.0]]), np.array([FAR])
+    X = np.array([[1.0, 1.0]])
+    y = np.array([FAR])
     ratios = check(world, X, y, -X[0], FAR)
     assert min(ratios["gradient sum"], ratios["minimiser"]) > 0.999
 
@@ -234,7 +248,8 @@ class Sabotaged:
     """Bounds with some constants replaced by wrong ones."""
 
     def __init__(self, bounds, **wrong):
-        self._bounds, self._wrong = bounds, wrong
+        self._bounds = bounds
+        self._wrong = wrong
 
     def __getattr__(self, name):
         wrong = self.__dict__["_wrong"]
@@ -331,11 +346,15 @@ def test_wrong_constants_are_caught(sabotage, claim):
 
 def check_gradient_sums(world, certificate, first, second, frame, points, ratios):
     """All sums that noisy gradient descent releases keep to the sensitivities it calibrates to."""
-    noise, bounds = certificate.noise, certificate.bounds
+    noise = certificate.noise
+    bounds = certificate.bounds
     often = {name: replace(term, releases=10**6) for name, term in noise.items()}
     asked = SimpleNamespace(bounds=bounds, noise=often, parameters=certificate.parameters)
-    handles = [PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)]
-    loss, size = bounds.loss, frame.median_row_norm
+    handles = [
+        PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)
+    ]
+    loss = bounds.loss
+    size = frame.median_row_norm
     if coordinate_cancellation(frame.matrix) > largest_query_cancellation(bounds):  # refused
         return
     above = certificate.parameters["fit"]["max_octaves"]
@@ -344,7 +363,8 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     sums = [pack_query_matrix(handle.second_moments("moments", frame, 0.7)) for handle in handles]
     ratios.see("moments", np.linalg.norm(sums[0] - sums[1]), noise["moments"]["sensitivity"])
     for phi, width in points:
-        smooth, theta = convolve(loss, LogisticKernel(), width), frame.row_coefficients(phi)
+        smooth = convolve(loss, LogisticKernel(), width)
+        theta = frame.row_coefficients(phi)
         for name, offset in (("rough gradients", sum(loss.slope_range) / 2), ("gradients", 0)):
             slope = QuerySlope(smooth, offset)
             sums = [h.slope_sum(name, theta, slope, frame, size) / size for h in handles]
@@ -353,7 +373,8 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
         if "curvature" in noise:
             factor = QueryFactor("inside", width=1e9, weighting="square")
             sums = [
-                pack_query_matrix(handle.second_moments("curvature", frame, size, factor, theta)) for handle in handles
+                pack_query_matrix(handle.second_moments("curvature", frame, size, factor, theta))
+                for handle in handles
             ]
             seen = np.linalg.norm(sums[0] - sums[1])
             ratios.see("curvature", seen, noise["curvature"]["sensitivity"])
@@ -378,9 +399,12 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
         world = World.of(estimator, n, d)
         lead = int(world.bounds.fit_intercept)
         rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-        matrix = rng.normal(size=(d + lead, d + lead)) * data.draw(st.sampled_from([0.01, 1.0, 1e3]))
+        matrix = rng.normal(size=(d + lead, d + lead)) * data.draw(
+            st.sampled_from([0.01, 1.0, 1e3])
+        )
         matrix[:lead] = np.eye(d + lead)[:lead]
-        X, y = table[:n, :d], table[:n, d]
+        X = table[:n, :d]
+        y = table[:n, d]
         neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))
         points = [(rng.normal(size=d + lead) * size, 0.1) for size in (0.1, 1e3, 1e6)]
         frame = RowGeometry(matrix, lead, median_row_norm=2.0, moments=np.ones(d + lead))

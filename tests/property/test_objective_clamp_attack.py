@@ -1,8 +1,10 @@
-"""Attacks on the clamp of far targets in objective perturbation, with more rows than the nominal number.
+"""Attacks on the clamp of far targets in objective perturbation, with more rows than the nominal
+number.
 
-The proof needs noise and minimiser to determine each other, ``-J'(theta) = b``. A clamp that knew the noise would
-change J with b: the minimiser then follows the clamp, b and -b lead to the same theta, and the law of theta folds.
-In one dimension the law is computed through the mechanism's own release, draw by draw.
+The proof needs noise and minimiser to determine each other, ``-J'(theta) = b``. A clamp that knew
+the noise would change J with b: the minimiser then follows the clamp, b and -b lead to the same
+theta, and the law of theta folds. In one dimension the law is computed through the mechanism's own
+release, draw by draw.
 """
 
 import math
@@ -28,7 +30,9 @@ FAR = 1e9
 
 
 class Chosen(NoiseSource):
-    """A source whose objective noise is chosen and whose release adds nothing: theta as a function of b."""
+    """A source whose objective noise is chosen and whose release adds nothing: theta as a
+    function of b.
+    """
 
     def __init__(self, b):
         super().__init__(0)
@@ -50,7 +54,9 @@ def objective_of(y, bounds, x=None):
 
 @pytest.fixture
 def tilted(monkeypatch):
-    """Return the objectives that releases hand to the solver, which finds their roots in one dimension."""
+    """Return the objectives that releases hand to the solver, which finds their roots in one
+    dimension.
+    """
     seen = []
 
     def root(solver, objective, start, tolerance):
@@ -80,12 +86,14 @@ def noise_cdf(term, b):
 def released_law(certificate, objective, edges, levels):
     """Masses of the cells between edges of theta, from the mechanism's own theta at quantiles of b.
 
-    Between two quantiles theta is taken to be linear, so masses are right up to the steps of the levels.
+    Between two quantiles theta is taken to be linear, so masses are right up to the steps of the
+    levels.
     """
     noise = quantiles(certificate.noise["objective"], levels)
     mechanism = ObjectivePerturbation()
     theta = np.array([mechanism.release(objective, certificate, Chosen(b))[0] for b in noise])
-    low, high = np.minimum(theta[:-1], theta[1:]), np.maximum(theta[:-1], theta[1:])
+    low = np.minimum(theta[:-1], theta[1:])
+    high = np.maximum(theta[:-1], theta[1:])
     share = (np.asarray(edges)[:, None] - low) / np.maximum(high - low, 1e-300)
     below = np.clip(share, 0, 1) @ np.diff(levels)
     return theta, np.diff(np.concatenate([[0.0], below, [1.0]]))
@@ -97,11 +105,15 @@ def profile(epsilon, p, q):
 
 
 def exact_law(certificate, tilted_objective, theta):
-    """Masses of the cells between increasing theta: ``-J'(theta) = b``, J without its linear term."""
+    """Masses of the cells between increasing theta: ``-J'(theta) = b``, J without its linear
+    term.
+    """
     n = certificate.bounds.n_samples
     plain = tilted_objective.with_linear(-tilted_objective.linear)
     slopes = n * np.array([float(plain.gradient(np.array([t]))[0]) for t in theta])
-    assert np.all(np.diff(slopes) > -1e-12 * np.abs(slopes).max())  # up to rounding b -> theta is one to one
+    assert np.all(
+        np.diff(slopes) > -1e-12 * np.abs(slopes).max()
+    )  # up to rounding b -> theta is one to one
     slopes = np.maximum.accumulate(slopes)
     below = noise_cdf(certificate.noise["objective"], slopes)  # symmetric: P(-b <= s) = P(b <= s)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
@@ -113,7 +125,9 @@ def smoothed_median(kappa, regularisation):
 
 
 def facts(loss, alpha, nominal=400):
-    return LinearBounds(nominal, 1, loss, 1.0, 1.0, fit_intercept=False, alpha=alpha, neighbors="add_or_remove_one")
+    return LinearBounds(
+        nominal, 1, loss, 1.0, 1.0, fit_intercept=False, alpha=alpha, neighbors="add_or_remove_one"
+    )
 
 
 def issued(kappa, guarantee):
@@ -123,9 +137,14 @@ def issued(kappa, guarantee):
 
 def by_default():
     model = DPQuantileRegressor(
-        0.5, epsilon=1.0, delta=0.0, neighbors="add_or_remove_one", nominal_samples=400,
-        fit_intercept=False, mechanism="objective",
-    )  # fmt: skip
+        0.5,
+        epsilon=1.0,
+        delta=0.0,
+        neighbors="add_or_remove_one",
+        nominal_samples=400,
+        fit_intercept=False,
+        mechanism="objective",
+    )
     return model.certify(400, 1)
 
 
@@ -150,12 +169,14 @@ def test_far_targets_beyond_the_nominal_number_prove_nothing(attack, tilted):
     laws = [released_law(certificate, o, edges, levels)[1] for o in neighbours]
     assert profile(1.0, *laws) < 0.03
 
-    # Every draw meets the same data term, so the law is known exactly: on a fine grid the claim holds as stated.
+    # Every draw meets the same data term, so the law is known exactly: on a fine grid the claim
+    # holds as stated.
     last = [tilted[0], tilted[-1]]
     assert last[0].n_rows == rows
     assert last[1].n_rows == rows + 1
     assert len({objective.loss.limit for objective in tilted}) == 1
-    low, high = min(map(np.min, thetas)), max(map(np.max, thetas))
+    low = min(map(np.min, thetas))
+    high = max(map(np.max, thetas))
     grid = np.linspace(low - 0.5 * (high - low), high + 0.5 * (high - low), 2001)
     exact = [exact_law(certificate, objective, grid) for objective in last]
     assert profile(1.0, *exact) <= delta + 1e-11
@@ -202,13 +223,19 @@ LOSSES = [
     multiple=st.floats(0.01, 30.0),
     kappa=st.floats(0.02, 0.9),
     loss=st.sampled_from(LOSSES),
-    far=st.lists(st.sampled_from([-1e140, -FAR, -100.0, -1.0, 0.0, 0.5, 30.0, FAR, 1e140]), min_size=1, max_size=4),
+    far=st.lists(
+        st.sampled_from([-1e140, -FAR, -100.0, -1.0, 0.0, 0.5, 30.0, FAR, 1e140]),
+        min_size=1,
+        max_size=4,
+    ),
     target=st.sampled_from([-FAR, -40.0, -1.0, 0.0, 2.0, FAR]),
     x=st.sampled_from([1.0, -1.0, 0.3]),
     delta=st.sampled_from([0.0, 1e-6, 1e-3]),
 )
 @settings(max_examples=40, deadline=None)
-def test_one_record_more_for_any_number_of_rows(nominal, multiple, kappa, loss, far, target, x, delta):
+def test_one_record_more_for_any_number_of_rows(
+    nominal, multiple, kappa, loss, far, target, x, delta
+):
     bounds = facts(loss, loss.smoothness / (kappa * nominal), nominal)
     guarantee = ApproxDP(1.0, delta) if delta else PureDP(1.0)
     certificate = ObjectivePerturbation().certify(bounds, guarantee)
@@ -226,7 +253,8 @@ def test_one_record_more_for_any_number_of_rows(nominal, multiple, kappa, loss, 
         for seed, targets in ((0, y), (1, np.append(y, target))):
             places = np.append(np.ones(rows), x)[: len(targets)]
             data = objective_of(targets, bounds, places)
-            # The solver certifies whatever the rows are: an error would be an output that nobody paid for.
+            # The solver certifies whatever the rows are: an error would be an output that nobody
+            # paid for.
             assert np.isfinite(ObjectivePerturbation().release(data, certificate, seed)).all()
     reach = max(abs(o.linear[0]) + o.gradient_bound for o in solved) / bounds.alpha
     assert solved[0].loss.limit == solved[1].loss.limit

@@ -18,7 +18,10 @@ from scipy.special import expit, ndtr
 
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.privacy import objective_perturbation_laplace_scale, objective_perturbation_scale
-from dpconvex.privacy.objective_perturbation_calibration import renyi_objective_curve, structured_objective_delta
+from dpconvex.privacy.objective_perturbation_calibration import (
+    renyi_objective_curve,
+    structured_objective_delta,
+)
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -28,7 +31,8 @@ from dpconvex.smoothing import (
     convolve,
 )
 
-ADD_REMOVE, REPLACE = "add_or_remove_one", "replace_one"
+ADD_REMOVE = "add_or_remove_one"
+REPLACE = "replace_one"
 
 # Cdf of a smoothing kernel and the largest value of its density, written out independently.
 KERNELS = {
@@ -71,7 +75,8 @@ class Record:
 def cell_masses(edges, cdf):
     """Probabilities of the cells between increasing edges, both unbounded ones included."""
     edges = np.concatenate([[-np.inf], edges, [np.inf]])
-    left, right = edges[:-1], edges[1:]
+    left = edges[:-1]
+    right = edges[1:]
     # Differences in the nearer tail keep their digits; the law is symmetric.
     upper = np.append((left[:-1] + right[:-1]) > 0, True)
     return np.where(upper, cdf(-left) - cdf(-right), cdf(right) - cdf(left))
@@ -144,7 +149,13 @@ def test_no_attack_beats_the_certified_noise(neighbors):
     assert worst > 0.1
 
 
-CASES = [(0.2, 1e-5, 0.01), (1.0, 1e-5, 0.05), (1.0, 1e-2, 0.05), (1.0, 1e-5, 0.5), (3.0, 1e-5, 2.0)]
+CASES = [
+    (0.2, 1e-5, 0.01),
+    (1.0, 1e-5, 0.05),
+    (1.0, 1e-2, 0.05),
+    (1.0, 1e-5, 0.5),
+    (3.0, 1e-5, 2.0),
+]
 
 
 def steepest_pairs(kappa, std, neighbors):
@@ -200,7 +211,8 @@ def optimal_attack(epsilon, ratio, kappa, levels=40):
     for with_first in (True, False):
 
         def gain(u_left, u_right, v_left, v_right, with_first=with_first):
-            without, record = normal_mass(u_left, u_right), normal_mass(v_left, v_right)
+            without = normal_mass(u_left, u_right)
+            record = normal_mass(v_left, v_right)
             likely, rare = (record, without) if with_first else (without, record)
             return np.maximum(likely - factor * rare, 0)
 
@@ -213,7 +225,9 @@ def optimal_attack(epsilon, ratio, kappa, levels=40):
     return max(results)
 
 
-@pytest.mark.parametrize(("case", "tightness"), list(zip(CASES, (0.95, 0.955, 0.895, 0.80, 0.84), strict=True)))
+@pytest.mark.parametrize(
+    ("case", "tightness"), list(zip(CASES, (0.95, 0.955, 0.895, 0.80, 0.84), strict=True))
+)
 def test_exact_worst_case_of_adding_or_removing(case, tightness):
     epsilon, delta, kappa = case
     std = objective_perturbation_scale(epsilon, delta, 1.0, kappa, 1, ADD_REMOVE)
@@ -230,7 +244,8 @@ def test_half_the_noise_is_broken(neighbors):
 
 def test_published_constant_fails_under_replace_one_only():
     # std^2 = L^2 (8 log(2/delta) + 4 epsilon) / epsilon^2 with kappa = epsilon / 2.
-    epsilon, delta = 0.2, 1e-8
+    epsilon = 0.2
+    delta = 1e-8
     std = math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
     width = 2 / epsilon
     constant = Record(1.0, -1.0, 1.0, -1e6, width)
@@ -239,7 +254,9 @@ def test_published_constant_fails_under_replace_one_only():
     assert std < objective_perturbation_scale(epsilon, delta, 1.0, epsilon / 2)
     # With one record added or removed the same constant is loose.
     assert std > objective_perturbation_scale(epsilon, delta, 1.0, epsilon / 2, 1, ADD_REMOVE)
-    assert max(attack(epsilon, *p, [], 1.0, std) for p in steepest_pairs(0.1, std, ADD_REMOVE)) < delta
+    assert (
+        max(attack(epsilon, *p, [], 1.0, std) for p in steepest_pairs(0.1, std, ADD_REMOVE)) < delta
+    )
 
 
 @pytest.mark.parametrize("neighbors", [ADD_REMOVE, REPLACE])
@@ -279,7 +296,10 @@ def test_renyi_bound_of_rank_one(neighbors):
             assert np.all(divergence <= bound * (1 + 1e-9) + 1e-9)
             tightest = max(tightest, float(np.max(divergence / bound)))
         proved = attack(epsilon, *problem, std)
-        assert proved <= structured_objective_delta(epsilon, lipschitz / std, kappa, 1, neighbors) + 1e-11
+        assert (
+            proved
+            <= structured_objective_delta(epsilon, lipschitz / std, kappa, 1, neighbors) + 1e-11
+        )
     assert tightest > 0.3
 
 
@@ -287,7 +307,9 @@ class LossRecord:
     """A record of one of the package's own losses, with the constants the package declares."""
 
     def __init__(self, loss, x, y):
-        self.loss, self.x, self.y = loss, x, y
+        self.loss = loss
+        self.x = x
+        self.y = y
         self.lipschitz = abs(x) * loss.lipschitz
         self.curvature = x**2 * loss.smoothness
 
@@ -368,11 +390,13 @@ def test_replacing_a_row_by_another_direction_in_the_plane():
         epsilon, delta = (1.0, 1e-3) if index % 2 else (0.3, 1e-4)
         kappa = math.expm1(epsilon * rng.choice([0.05, 0.3, 0.7]))
         std = objective_perturbation_scale(epsilon, delta, 1.0, kappa)
-        axis, other = unit_vector(rng), unit_vector(rng)
+        axis = unit_vector(rng)
+        other = unit_vector(rng)
         # Every third pair nearly parallel, with kinks so far apart that the slopes oppose.
         kinks = rng.uniform(-3, 3, size=2) * std
         if index % 3 == 0:
-            other, kinks = axis + 0.2 * other, np.array([-1e6, rng.uniform(2, 40) * std])
+            other = axis + 0.2 * other
+            kinks = np.array([-1e6, rng.uniform(2, 40) * std])
             other /= np.linalg.norm(other)
         first = [(axis, 1.0, kinks[0], kappa)]
         second = [(other, 1.0, kinks[1], kappa)]

@@ -1,4 +1,6 @@
-"""Brute force over neighbours never beats the minimiser's sensitivity, and attains it where it is tight."""
+"""Brute force over neighbours never beats the minimiser's sensitivity, and attains it where it
+is tight.
+"""
 
 from dataclasses import replace
 
@@ -28,7 +30,9 @@ LOSSES = [
 
 
 def facts(loss, n, d, alpha, row_norm, neighbors, gap=None):
-    row_map, certificate = certified(LinearBounds, loss, n, d, row_norm, gap=gap, alpha=alpha, neighbors=neighbors)
+    row_map, certificate = certified(
+        LinearBounds, loss, n, d, row_norm, gap=gap, alpha=alpha, neighbors=neighbors
+    )
     return row_map, certificate.bounds, certificate
 
 
@@ -65,7 +69,8 @@ def test_points_within_a_gap_never_beat_the_bound(case, gap):
     n = len(X) - 1
     row_map, bounds, certificate = facts(loss, n, X.shape[1], alpha, row_norm, "replace_one")
     sensitivity = bounds.minimiser_sensitivity(gap=gap)
-    points, objectives = [], []
+    points = []
+    objectives = []
     for part in (slice(0, n), slice(1, n + 1)):
         points.append(minimiser(X[part], y[part], row_map, certificate))
         rows = MemoryRows(X[part], y[part], row_map, threads=1)
@@ -74,7 +79,8 @@ def test_points_within_a_gap_never_beat_the_bound(case, gap):
     axis = axis / np.linalg.norm(axis) if np.linalg.norm(axis) > 0 else np.eye(len(axis))[0]
     ends = []
     for point, objective, sign in zip(points, objectives, (-1, 1), strict=True):
-        low, high = 0.0, 1e3
+        low = 0.0
+        high = 1e3
         for _ in range(60):
             middle = (low + high) / 2
             inside = objective.value(point + sign * middle * axis) <= objective.value(point) + gap
@@ -86,10 +92,13 @@ def test_points_within_a_gap_never_beat_the_bound(case, gap):
 
 
 @pytest.mark.parametrize(
-    ("loss", "targets"), [(Huber(0.1), (50.0, -50.0)), (Absolute(), (50.0, -50.0)), (Hinge(), (1.0, -1.0))]
+    ("loss", "targets"),
+    [(Huber(0.1), (50.0, -50.0)), (Absolute(), (50.0, -50.0)), (Hinge(), (1.0, -1.0))],
 )
 def test_replace_one_is_attained(loss, targets):
-    """The same row with the target at opposite extremes (a label flip) moves the minimiser by 2 L / (n alpha)."""
+    """The same row with the target at opposite extremes (a label flip) moves the minimiser by 2
+    L / (n alpha).
+    """
     row_map, bounds, certificate = facts(loss, 1, 1, 5.0, 1.0, "replace_one")
     X = np.ones((1, 1))
     first, second = (minimiser(X, np.array([y]), row_map, certificate) for y in targets)
@@ -101,12 +110,16 @@ def test_add_or_remove_one_is_attained():
     row_map, bounds, certificate = facts(Hinge(), 4, 1, 5.0, 1.0, "add_or_remove_one")
     X = np.ones((1, 1))
     moved = minimiser(X, np.array([1.0]), row_map, certificate)
-    assert np.linalg.norm(moved) == pytest.approx(bounds.lipschitz / bounds.regularisation, rel=1e-6)
+    assert np.linalg.norm(moved) == pytest.approx(
+        bounds.lipschitz / bounds.regularisation, rel=1e-6
+    )
 
 
 def test_a_gap_is_attained_by_the_penalty_alone():
     """Far out on its linear piece a loss is all penalty: the gap's term cannot be improved."""
-    loss, alpha, gap = Huber(0.1), 1.0, 0.02
+    loss = Huber(0.1)
+    alpha = 1.0
+    gap = 0.02
     row_map, bounds, certificate = facts(loss, 1, 1, alpha, 1.0, "replace_one")
     X = np.ones((1, 1))
     ends = []
@@ -123,9 +136,12 @@ def test_a_gap_is_attained_by_the_penalty_alone():
 
 @PROFILE
 @given(
-    st.floats(1e-3, 10), st.integers(1, 10**6), st.floats(0, 1e-2), st.floats(0, 1e-2),
+    st.floats(1e-3, 10),
+    st.integers(1, 10**6),
+    st.floats(0, 1e-2),
+    st.floats(0, 1e-2),
     st.sampled_from(["replace_one", "add_or_remove_one"]),
-)  # fmt: skip
+)
 def test_sensitivity_is_monotone(alpha, n, tolerance, gap, neighbors):
     bounds = LinearBounds(n, 3, Logistic(), 1.0, 2.0, alpha=alpha, neighbors=neighbors)
     base = bounds.minimiser_sensitivity(tolerance, gap)

@@ -1,4 +1,6 @@
-"""Parts of the rows, on which geometry and early steps are found: every row at most once, chosen by public numbers."""
+"""Parts of the rows, on which geometry and early steps are found: every row at most once, chosen
+by public numbers.
+"""
 
 import json
 from dataclasses import replace
@@ -17,7 +19,9 @@ from dpconvex.privacy.certificate import Certificate, CertificateError
 
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])
 def test_no_row_is_looked_at_twice(n):
-    """A record that is summed twice moves counts, histograms and moments twice as far as is paid for."""
+    """A record that is summed twice moves counts, histograms and moments twice as far as is paid
+    for.
+    """
     bounds = LinearBounds(n, 3, Pinball(0.5), 1.0, 1.0)
     config = plan_fit(bounds, 1.0, NoisyGradientDescent().settings()).config
     assert config.geometry_rows is not None
@@ -55,7 +59,9 @@ def test_an_invalid_row_is_the_same_record_whatever_it_holds(monkeypatch):
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
     row_map = RowMap.from_bounds(2, (-1.0, 1.0))
-    X, y = np.zeros((200, 2)), np.zeros(200)
-    X[:2], y[:2] = [[np.nan, 1.0], [np.nan, -1.0]], np.nan
+    X = np.zeros((200, 2))
+    y = np.zeros(200)
+    X[:2] = [[np.nan, 1.0], [np.nan, -1.0]]
+    y[:2] = np.nan
     margins = MemoryRows(X, y, row_map, threads=1).predicted(np.array([0.1, 1.0, 2.0]))
     assert np.ptp(margins.weights[:2]) == 0

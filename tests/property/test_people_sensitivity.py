@@ -1,7 +1,9 @@
-"""Coupled runs on neighbours that differ in a person: all rows at once, how many there are, and the identifier.
+"""Coupled runs on neighbours that differ in a person: all rows at once, how many there are, and the
+identifier.
 
-The second run is made to release what the first did, as in ``coupled_runs``: what it would have released
-without noise may differ by no more than is paid for, and nothing else that a fit shows may differ at all.
+The second run is made to release what the first did, as in ``coupled_runs``: what it would have
+released without noise may differ by no more than is paid for, and nothing else that a fit shows may
+differ at all.
 """
 
 import math
@@ -29,7 +31,12 @@ from dpconvex import (
 )
 from dpconvex.engine import MemoryRows, RowMap, memory_rows
 from dpconvex.engine.person_identifiers import person_tags
-from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid, weights_limiting_rows
+from dpconvex.engine.row_weights import (
+    RowWeights,
+    equal_person_weights,
+    round_weights_to_grid,
+    weights_limiting_rows,
+)
 from dpconvex.estimators import private_model as release_path
 from dpconvex.fit import constants
 from dpconvex.inputs import people_and_weights
@@ -51,16 +58,22 @@ MODELS = {
         classes=[0, 1, 2], class_weight={0: 0.3, 2: 2.0}, **public
     ),
     "ranking": lambda **public: DPAUCClassifier(classes=[0, 1], **public),
-    "output": lambda **public: DPLogisticRegression(classes=[0, 1], mechanism="output", alpha=0.3, **public),
+    "output": lambda **public: DPLogisticRegression(
+        classes=[0, 1], mechanism="output", alpha=0.3, **public
+    ),
     "kinked output": lambda **public: DPQuantileRegressor(
         0.8, target_bounds=(-2, 2), mechanism="output", alpha=0.3, **public
     ),
     "robust": lambda **public: DPRobustClassifier(0.1, classes=[0, 1], alpha=0.3, **public),
     "robust regression": lambda **public: DPRobustRegressor(0.1, alpha=0.3, **public),
-    "tilted share": lambda **public: DPTiltedClassifier(share=1.0, classes=[0, 1], alpha=0.3, **public),
+    "tilted share": lambda **public: DPTiltedClassifier(
+        share=1.0, classes=[0, 1], alpha=0.3, **public
+    ),
     "tilted maximum": lambda **public: DPTiltedRegressor(share="max", alpha=0.3, **public),
     "tilted": lambda **public: DPTiltedClassifier(1.0, classes=[0, 1], alpha=0.3, **public),
-    "tilted regression": lambda **public: DPTiltedRegressor(1.0, target_bounds=(-2, 2), alpha=0.3, **public),
+    "tilted regression": lambda **public: DPTiltedRegressor(
+        1.0, target_bounds=(-2, 2), alpha=0.3, **public
+    ),
 }
 ONLY_REPLACE = {"ranking", "tilted", "tilted regression"}
 CLASSES = {"hinge": 3, "weighted classes": 3}
@@ -95,7 +108,8 @@ def population(rng, people, columns, classes, kinds="mixed"):
         rows = int(rng.choice([1, 1, 2, 3, 7, 40]))
         X = rng.choice([-1e9, -1.0, 0.0, 0.3, 1e-9, 1e9], size=(rows, columns))
         if kinds == "alike" or rng.random() < 0.5:
-            X[:], label = X[0], rng.integers(classes)
+            X[:] = X[0]
+            label = rng.integers(classes)
             y = np.full(rows, float(label))
         else:
             y = rng.integers(0, classes, rows).astype(float)
@@ -174,7 +188,9 @@ def test_a_person_is_worth_no_more_than_the_budget(name, relation, monkeypatch):
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", ["quantile", "logistic", "output", "robust", "levels", "least squares"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "logistic", "output", "robust", "levels", "least squares"]
+)
 def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, monkeypatch):
     """At most k rows by identifier, or k rows that are promised and replaced where they stand."""
     for seed in range(5):
@@ -187,9 +203,11 @@ def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, mon
         assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 5.0 * ROUNDING
         public |= {"rows_per_person": 3, "person_weight": "equal"}
         X, y, _, _ = joined(population(rng, 5, 3, 2), range(5))
-        other, label = X.copy(), y.copy()
+        other = X.copy()
+        label = y.copy()
         places = rng.choice(len(y), min(3, len(y)), replace=False)
-        other[places], label[places] = -np.sign(X[places]) * 1e9, 1 - y[places]
+        other[places] = -np.sign(X[places]) * 1e9
+        label[places] = 1 - y[places]
         kept = slice(None) if relation == "replace_one" else np.delete(np.arange(len(y)), places)
         tables = (X, y, None, None), (other[kept], label[kept], None, None)
         if relation == "add_or_remove_one":
@@ -208,7 +226,9 @@ NOBODIES = [None, math.nan, "", "nan", 0.5, "0.5", 2.0**60, math.inf]
 
 
 def written(table, names, rng, odd):
-    """Return a table in which a reader wrote identifiers in all ways that name the same people, and nobody more."""
+    """Return a table in which a reader wrote identifiers in all ways that name the same people,
+    and nobody more.
+    """
     X, y, groups, _ = table
     ids = np.empty(len(y) + odd, dtype=object)
     for row, group in enumerate(groups):
@@ -231,7 +251,9 @@ def in_chunks(table):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", ["quantile", "logistic", "least squares", "output"])
 def test_how_identifiers_are_written_is_worth_nothing(name, relation, engine, monkeypatch):
-    """A neighbour's identifier makes a reader write everybody else's in another way, as pandas does: 7 and "7"."""
+    """A neighbour's identifier makes a reader write everybody else's in another way, as pandas
+    does: 7 and "7".
+    """
     for seed in range(4 if engine == "memory" else 1):
         rng = np.random.default_rng(seed)
         tables = neighbours(name, relation, rng)
@@ -250,7 +272,9 @@ def test_how_identifiers_are_written_is_worth_nothing(name, relation, engine, mo
 
 @pytest.mark.parametrize("large", [2**53 + 1, -(2**53) - 1, 2**60 + 1])
 def test_partitions_of_floats_give_nobody_a_second_vote(large):
-    """A missing identifier makes floats of a partition's others, and those beyond 2^53 others than they were."""
+    """A missing identifier makes floats of a partition's others, and those beyond 2^53 others
+    than they were.
+    """
     dd = pytest.importorskip("dask.dataframe")
     import pandas as pd
 
@@ -267,11 +291,15 @@ def test_partitions_of_floats_give_nobody_a_second_vote(large):
 
 @pytest.mark.parametrize("count", [1, 2, 2**12, 2**14, 2**17])
 def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
-    """Where their number is private, a grid that follows it moves everybody's weights when one person joins."""
-    before, after = np.repeat(np.arange(count), 3), np.repeat(np.arange(count + 1), 3)
+    """Where their number is private, a grid that follows it moves everybody's weights when one
+    person joins.
+    """
+    before = np.repeat(np.arange(count), 3)
+    after = np.repeat(np.arange(count + 1), 3)
     model = DPLinearRegression(neighbors="add_or_remove_one", nominal_samples=4096)
     bounds = model.certify(4096, 1, groups=True).bounds
-    cast, binned = [], []
+    cast = []
+    binned = []
     for ids in (before, after):
         X = np.zeros((ids.size, 1))
         cast.append(
@@ -279,8 +307,14 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
                 people_and_weights.read_row_weights(model, X, None, ids)[1], bounds
             ).values
         )
-        rows = evaluation_statistics.EvaluatedRows(None, X, X[:, 0], people_and_weights.read_people(ids, X, "it"))
-        binned.append(evaluation_statistics._bin_evaluated_scores(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        rows = evaluation_statistics.EvaluatedRows(
+            None, X, X[:, 0], people_and_weights.read_people(ids, X, "it")
+        )
+        binned.append(
+            evaluation_statistics._bin_evaluated_scores(
+                rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2
+            )
+        )
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]
@@ -289,11 +323,15 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
 
 @pytest.mark.parametrize("name", ["quantile", "logistic"])
 def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
-    """Geometry and early steps on part of the people, whom nothing but their own identifiers choose."""
+    """Geometry and early steps on part of the people, whom nothing but their own identifiers
+    choose.
+    """
     monkeypatch.setattr(constants, "GEOMETRY_ROWS", (4.0, 4.0))
     monkeypatch.setattr(constants, "EARLY_ROWS", (4.0, 0.0))
     for seed in range(15):
-        first, second = neighbours(name, "replace_one", np.random.default_rng(seed), people_at_most=40)
+        first, second = neighbours(
+            name, "replace_one", np.random.default_rng(seed), people_at_most=40
+        )
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
         assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
 
@@ -303,7 +341,9 @@ def test_compiled_kernels_carry_votes(name, monkeypatch):
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
     for seed in range(10):
-        first, second = neighbours(name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60)
+        first, second = neighbours(
+            name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60
+        )
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
         assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
 
@@ -323,9 +363,13 @@ def worst_spent(name, patch, seeds=range(30)):
     return worst
 
 
-@pytest.mark.parametrize(("name", "rows"), [("quantile", 2), ("logistic", 1), ("output", 50), ("least squares", 1)])
+@pytest.mark.parametrize(
+    ("name", "rows"), [("quantile", 2), ("logistic", 1), ("output", 50), ("least squares", 1)]
+)
 def test_forgotten_rows_are_caught(name, rows, monkeypatch):
-    """Somebody with 50 rows, of which one or two count as a whole person (all, where bounds are wide): it is seen."""
+    """Somebody with 50 rows, of which one or two count as a whole person (all, where bounds are
+    wide): it is seen.
+    """
     assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING
 
     def forgetful(shares, most_records):
@@ -344,32 +388,49 @@ def counted_in_part(table, records):
     count, shares = equal_person_weights(tags)
     ballot = RowWeights(round_weights_to_grid(shares, count), count, tags)
     rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, row_weights=ballot).part(records)
-    (found,) = rows.sum_weighted(lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),))
+    (found,) = rows.sum_weighted(
+        lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),)
+    )
     return found
 
 
 def furthest_in_part():
     """Return how far neighbours' histograms of a part lie apart at most."""
-    pairs = (neighbours("logistic", "replace_one", np.random.default_rng(i), False, 40) for i in range(200))
-    return max(float(np.linalg.norm(counted_in_part(first, 5) - counted_in_part(second, 5))) for first, second in pairs)
+    pairs = (
+        neighbours("logistic", "replace_one", np.random.default_rng(i), False, 40)
+        for i in range(200)
+    )
+    return max(
+        float(np.linalg.norm(counted_in_part(first, 5) - counted_in_part(second, 5)))
+        for first, second in pairs
+    )
 
 
 def test_a_part_by_rows_would_be_caught(monkeypatch):
-    """The first rows of a table, or every so many of them, are others when a person has more rows than before."""
+    """The first rows of a table, or every so many of them, are others when a person has more
+    rows than before.
+    """
     assert 1 <= furthest_in_part() <= math.sqrt(2)
-    monkeypatch.setattr(RowWeights, "rows_in_part", lambda self, records: np.arange(min(self.values.size, 20)))
+    monkeypatch.setattr(
+        RowWeights, "rows_in_part", lambda self, records: np.arange(min(self.values.size, 20))
+    )
     assert furthest_in_part() > 2
 
 
 @given(seed=st.integers(0, 100_000))
 @settings(max_examples=150, derandomize=True, deadline=None)
 def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
-    """What objective perturbation rests on: a gradient that moves by 2 L, and a trace of beta for each person."""
+    """What objective perturbation rests on: a gradient that moves by 2 L, and a trace of beta
+    for each person.
+    """
     rng = np.random.default_rng(seed)
-    d, intercept = int(rng.integers(1, 4)), bool(rng.integers(2))
+    d = int(rng.integers(1, 4))
+    intercept = bool(rng.integers(2))
     loss = [Logistic(), convolve(Pinball(0.8), LogisticKernel(), 0.3)][seed % 2]
     row_map = RowMap.from_bounds(d, (-1.0, 2.0), [None, 0.4][seed % 3 == 0], intercept)
-    bounds = LinearBounds(3, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.1, people=True)
+    bounds = LinearBounds(
+        3, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.1, people=True
+    )
     persons = population(rng, 4, d, 2)
     theta = rng.normal(size=row_map.dim) * rng.choice([0.0, 1.0, 30.0])
 
@@ -378,7 +439,11 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
         tags = person_tags(names)
         count, shares = equal_person_weights(tags)
         rows = MemoryRows(
-            X, 2 * y - 1, row_map, threads=1, row_weights=RowWeights(round_weights_to_grid(shares, 3), count, tags)
+            X,
+            2 * y - 1,
+            row_map,
+            threads=1,
+            row_weights=RowWeights(round_weights_to_grid(shares, 3), count, tags),
         )
         return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
 
@@ -417,7 +482,9 @@ def test_sums_of_votes_are_exact_in_any_order():
 
 
 def test_people_are_partitioned_and_drawn_one_by_one():
-    """Phases and batches: all rows of a person go together, and no person counts for more than one."""
+    """Phases and batches: all rows of a person go together, and no person counts for more than
+    one.
+    """
     rng = np.random.default_rng(0)
     names = rng.integers(0, 50, 400)
     tags = person_tags(names)

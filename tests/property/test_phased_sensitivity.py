@@ -1,4 +1,6 @@
-"""Brute force over neighbours never beats a phase's sensitivity, and attains it where it is tight."""
+"""Brute force over neighbours never beats a phase's sensitivity, and attains it where it is
+tight.
+"""
 
 from dataclasses import replace
 
@@ -42,7 +44,8 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
 @st.composite
 def cases(draw, losses):
     loss, X, y = draw(drawn_records(losses))
-    n, d = len(X) - 1, X.shape[1]
+    n = len(X) - 1
+    d = X.shape[1]
     alpha = draw(st.sampled_from([0.0, 0.3]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm)
@@ -100,7 +103,8 @@ def test_one_record_more_changes_one_phase():
     phases = [Phase(8 >> i, 1.0) for i in range(3)]
     for seed in range(50):
         few, many = (
-            records_of_minimisers(phases, "independent draws", n, np.random.default_rng(seed)) for n in (20, 21)
+            records_of_minimisers(phases, "independent draws", n, np.random.default_rng(seed))
+            for n in (20, 21)
         )
         assert sum(not np.array_equal(a, b[b < 20]) for a, b in zip(few, many, strict=True)) == 0
         assert sum(20 in b for b in many) <= 1
@@ -112,10 +116,13 @@ def test_one_record_more_changes_one_phase():
 
 @pytest.mark.parametrize("method", [PhasedERM, PhasedSGD])
 def test_the_bound_is_attained(method):
-    """One record, its target at opposite extremes: the point moves by L step or 2 L step exactly."""
+    """One record, its target at opposite extremes: the point moves by L step or 2 L step
+    exactly.
+    """
     row_map = RowMap.from_bounds(1, (-1.0, 1.0))
     bounds = LinearBounds(2, 1, Huber(0.1), 1.0, 1.0)
-    X, y = np.ones((2, 1)), np.array([50.0, -50.0])
+    X = np.ones((2, 1))
+    y = np.array([50.0, -50.0])
     case = bounds, row_map, X, y, np.zeros(2), 0
     distance, sensitivity = moved(method(step_size=1.0, phases=1), case)
     assert distance == pytest.approx(sensitivity, rel=1e-6)
@@ -126,8 +133,11 @@ def test_the_bound_is_attained(method):
 def test_steps_that_are_too_long_do_beat_it():
     """Why steps are limited: beyond 2 / smoothness two runs drift apart."""
     loss = Huber(1.0)
-    X, y = np.ones((40, 1)), np.zeros(40)
-    first, second = 0.0, 1e-3  # two runs, a small distance apart, on the same records
+    X = np.ones((40, 1))
+    y = np.zeros(40)
+    # two runs, a small distance apart, on the same records
+    first = 0.0
+    second = 1e-3
     step = 2.5 / (loss.smoothness * 1.0)
     for row, target in zip(X, y, strict=True):
         first -= step * float(loss.gradient(target, row[0] * first)) * row[0]

@@ -1,4 +1,6 @@
-"""Brute force over neighbours never beats the robust minimiser's sensitivity, and attains it where it is tight."""
+"""Brute force over neighbours never beats the robust minimiser's sensitivity, and attains it
+where it is tight.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +27,8 @@ def neighbours(draw):
     loss, X, y = draw(drawn_records([Logistic(), SMOOTH_HINGE]))
     alpha = draw(st.sampled_from([0.05, 0.3, 2.0]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
-    norm, radius = (draw(st.sampled_from(["l2", "linf", "l1"])), draw(st.sampled_from([0.0, 0.1, 1.0])))
+    norm = draw(st.sampled_from(["l2", "linf", "l1"]))
+    radius = draw(st.sampled_from([0.0, 0.1, 1.0]))
     return loss, X, y, alpha, row_norm, {"norm": norm, "radius": radius}
 
 
@@ -42,7 +45,9 @@ def test_replace_one_never_beats_the_bound(case):
 @given(neighbours(), st.sampled_from([1, 3, 10]))
 def test_add_or_remove_one_never_beats_the_bound(case, nominal):
     loss, X, y, alpha, row_norm, adversary = case
-    row_map, certificate = facts(loss, nominal, X.shape[1], alpha, row_norm, neighbors="add_or_remove_one", **adversary)
+    row_map, certificate = facts(
+        loss, nominal, X.shape[1], alpha, row_norm, neighbors="add_or_remove_one", **adversary
+    )
     check_move(X, y, row_map, certificate)
 
 
@@ -58,10 +63,14 @@ def test_a_cost_never_beats_the_bound(case, factor):
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_a_label_flip_attains_the_bound(norm):
-    """Other records decide the sign of the coefficients, and with it the adversary's move; all losses are steep."""
-    n, alpha = 400, 6.0
+    """Other records decide the sign of the coefficients, and with it the adversary's move; all
+    losses are steep.
+    """
+    n = 400
+    alpha = 6.0
     row_map, certificate = facts(SMOOTH_HINGE, n, 2, alpha, np.sqrt(2), norm=norm, radius=0.1)
-    X, y = np.ones((n, 2)), np.ones(n)
+    X = np.ones((n, 2))
+    y = np.ones(n)
     agree = minimiser(X, y, row_map, certificate)
     y[0] = -1.0
     disagree = minimiser(X, y, row_map, certificate)
@@ -72,16 +81,22 @@ def test_a_label_flip_attains_the_bound(norm):
 @PROFILE
 @given(neighbours(), st.integers(0, 10**6))
 def test_gradients_at_one_point_never_beat_the_bound(case, seed):
-    """Before any solving: the sum of gradients at a point, the records' slopes being free by its choice."""
+    """Before any solving: the sum of gradients at a point, the records' slopes being free by its
+    choice.
+    """
     loss, X, y, alpha, row_norm, adversary = case
     row_map, certificate = facts(loss, 1, X.shape[1], alpha, row_norm, **adversary)
     rng = np.random.default_rng(seed)
     theta = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=X.shape[1] + 1)
     gradients = [
         AdversarialObjective(
-            MemoryRows(X[i : i + 1], y[i : i + 1], row_map), loss, 0.0, adversary["radius"], adversary["norm"]
+            MemoryRows(X[i : i + 1], y[i : i + 1], row_map),
+            loss,
+            0.0,
+            adversary["radius"],
+            adversary["norm"],
         ).gradient(theta)
         for i in (0, 1)
-    ]  # fmt: skip
+    ]
     bound = certificate.bounds.gradient_sum_sensitivity()
     assert np.linalg.norm(gradients[0] - gradients[1]) <= bound * (1 + 1e-12)

@@ -8,7 +8,11 @@ import pytest
 from certificate_judge import sampled_delta, step_profiles
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.subsampling import composed_subsampling_epsilon, subsampled_epsilon, subsampled_multiplier
+from dpconvex.privacy.subsampling import (
+    composed_subsampling_epsilon,
+    subsampled_epsilon,
+    subsampled_multiplier,
+)
 
 CASES = [
     ("replace_one", 1e-3, 10**6, 8.0, 1e-6, 1.0),
@@ -25,7 +29,9 @@ CASES = [
 
 @pytest.mark.parametrize(("neighbors", "rate", "steps", "multiplier", "delta", "alone"), CASES)
 def test_it_lies_just_above_a_contour_integral(neighbors, rate, steps, multiplier, delta, alone):
-    """No grid, no transform, no tilt of masses: the integral shares the profile of a step alone with the library."""
+    """No grid, no transform, no tilt of masses: the integral shares the profile of a step alone
+    with the library.
+    """
     epsilon = composed_subsampling_epsilon(neighbors, rate, steps, 1 / multiplier, delta, alone)
     exact = sampled_delta(neighbors, rate, 1 / multiplier, steps, epsilon, alone)
     assert 0.95 * delta < exact <= delta
@@ -45,17 +51,22 @@ def mixtures(rate, *centres):
     """Densities ``(1 - q) N(0) + q N(c)`` on a grid of the plane, and the area of a cell."""
     grid = np.linspace(-8, 8, 241)
     x, y = np.meshgrid(grid, grid)
-    laws = [np.exp(-((x - a) ** 2 + (y - b) ** 2) / 2) / (2 * np.pi) for a, b in ((0.0, 0.0), *centres)]
+    laws = [
+        np.exp(-((x - a) ** 2 + (y - b) ** 2) / 2) / (2 * np.pi) for a, b in ((0.0, 0.0), *centres)
+    ]
     return [(1 - rate) * laws[0] + rate * law for law in laws[1:]], (grid[1] - grid[0]) ** 2
 
 
 @pytest.mark.parametrize(("rate", "mu"), [(0.3, 1.0), (0.05, 2.0), (0.02, 3.0)])
 def test_no_two_records_beat_the_profile_of_a_poisson_batch(rate, mu):
-    """Records of length mu/2 around the others' sum; the profile of one tail alone would be beaten."""
+    """Records of length mu/2 around the others' sum; the profile of one tail alone would be
+    beaten.
+    """
     ((alpha, profile, _, _),) = step_profiles("replace_one", rate, mu, 0.5)
     angles = (0.0, math.pi / 3, 2 * math.pi / 3, math.pi)
     ends = [(r * math.cos(a), r * math.sin(a)) for r in (mu / 4, mu / 2) for a in angles]
-    beaten, closest = 0.0, 0.0
+    beaten = 0.0
+    closest = 0.0
     for first, second in itertools.product(ends, ends):
         (p, q), cell = mixtures(rate, first, second)
         for s in (0.05, 0.5, 1.5, 3.0):
@@ -72,17 +83,24 @@ def test_no_two_records_beat_the_profile_of_a_poisson_batch(rate, mu):
 @pytest.mark.parametrize("epsilon", [0.2, 0.8])
 def test_two_steps_by_hand(epsilon):
     """All outcomes of two Poisson steps on a line, records at both ends of their range."""
-    rate, mu = 0.2, 1.5
+    rate = 0.2
+    mu = 1.5
     x = np.linspace(-9, 9, 1201)
-    p, q = ((1 - rate) * np.exp(-x * x / 2) + rate * np.exp(-((x - centre) ** 2) / 2) for centre in (mu / 2, -mu / 2))
-    p, q = p / p.sum(), q / q.sum()
+    p, q = (
+        (1 - rate) * np.exp(-x * x / 2) + rate * np.exp(-((x - centre) ** 2) / 2)
+        for centre in (mu / 2, -mu / 2)
+    )
+    p = p / p.sum()
+    q = q / q.sum()
     moved = np.maximum(np.outer(p, p) - math.exp(epsilon) * np.outer(q, q), 0).sum()
     bound = composed_subsampling_epsilon("replace_one", rate, 2, mu, float(moved), 0.5)
     assert epsilon <= bound <= 1.75 * epsilon + 0.1
 
 
 def test_less_noise_than_renyi_divergences_need():
-    """Poisson batches by up to 1.5 times, batches of a fixed size by a few percent, at the same budget."""
+    """Poisson batches by up to 1.5 times, batches of a fixed size by a few percent, at the same
+    budget.
+    """
     facts = (0.05, 100, 3.0, 1e-6)
     plain = subsampled_multiplier("fixed", "replace_one", *facts)
     poisson = subsampled_multiplier("poisson", "replace_one", *facts, 0.5)

@@ -1,4 +1,6 @@
-"""What one record can change in a candidate's score: every neighbour of tiny tables, and what a wrong bound misses."""
+"""What one record can change in a candidate's score: every neighbour of tiny tables, and what a
+wrong bound misses.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def steps(score, rows, neighbors):
 
 
 def largest_changes(score, records, most, sensitivity_of=None):
-    """Return the largest change of the score over all neighbours of tables of at most ``most + 1`` records."""
+    """Return the largest change of the score over all neighbours of tables of at most
+    ``most + 1`` records.
+    """
     largest = dict.fromkeys(RELATIONS, 0)
     for neighbors in RELATIONS:
         for size in range(most + 1):
@@ -91,7 +95,9 @@ def test_no_neighbour_moves_a_sum_over_rows_by_more_than_one(score):
 
 
 def test_the_largest_change_of_a_sum_is_attained():
-    assert largest_changes(SelectionAccuracy(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(RELATIONS, SCORE_GRID)
+    assert largest_changes(SelectionAccuracy(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(
+        RELATIONS, SCORE_GRID
+    )
 
 
 def test_a_score_of_your_own_sees_one_row_at_a_time():

@@ -7,7 +7,13 @@ import pytest
 from coupled_runs import silent_rows
 from scipy import sparse
 
-from dpconvex.core.queries import Query, QuerySlope, QueryStatistic, largest_query_cancellation, pack_query_matrix
+from dpconvex.core.queries import (
+    Query,
+    QuerySlope,
+    QueryStatistic,
+    largest_query_cancellation,
+    pack_query_matrix,
+)
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.engine import RowMap
 from dpconvex.engine.sparse_rows import SparseRows
@@ -15,7 +21,10 @@ from dpconvex.losses import Logistic, Pinball
 from dpconvex.privacy import LinearBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 
-COLUMNS, ROWS, CLIP, TYPICAL = 5, 6, 0.6, 1.7
+COLUMNS = 5
+ROWS = 6
+CLIP = 0.6
+TYPICAL = 1.7
 
 
 def records(rng, rows):
@@ -40,7 +49,9 @@ def frame_of(rng, lead, stretch):
 
 
 def extreme_pairs(rng):
-    """Yield two records that move sums far: at opposite corners of the bounds, or one at a corner and one inside."""
+    """Yield two records that move sums far: at opposite corners of the bounds, or one at a
+    corner and one inside.
+    """
     signs = rng.choice([-1.0, 1.0], COLUMNS)
     for other, target in product((-1e6 * signs, 0.3 * signs), (-1.0, 1.0)):
         yield np.array([1e6 * signs, other]), np.full(2, target)
@@ -49,44 +60,73 @@ def extreme_pairs(rng):
 def changes(seed, relation, lead, excludes, stretch, pair=None):
     """Return by name how far sums of two neighbours are apart, in units of what is claimed.
 
-    The record that leaves, and the one that takes its place, are drawn with the others unless they are given.
+    The record that leaves, and the one that takes its place, are drawn with the others unless they
+    are given.
     """
     rng = np.random.default_rng(seed)
-    low, high = np.full(COLUMNS, -1.0), np.full(COLUMNS, 2.0)
+    low = np.full(COLUMNS, -1.0)
+    high = np.full(COLUMNS, 2.0)
     if excludes:
-        low[:3], high[:3] = [0.5, -4.0, 1.0], [3.0, -1.0, 1.0]
+        low[:3] = [0.5, -4.0, 1.0]
+        high[:3] = [3.0, -1.0, 1.0]
     row_map = RowMap.from_bounds(COLUMNS, (low, high), None, bool(lead))
-    X, y = records(rng, ROWS + 1), rng.choice([-1.0, 1.0], ROWS + 1)
+    X = records(rng, ROWS + 1)
+    y = rng.choice([-1.0, 1.0], ROWS + 1)
     y[rng.random(ROWS + 1) < 0.15] = np.nan  # void rows are records, too
     if pair is not None:
         X[[0, ROWS]], y[[0, ROWS]] = pair
     kept = slice(1, ROWS) if relation == "add_or_remove_one" else [ROWS, *range(1, ROWS)]
     neighbours = [
-        SparseRows(sparse.csr_matrix(X[chosen]), y[chosen], row_map, threads=1) for chosen in (slice(0, ROWS), kept)
+        SparseRows(sparse.csr_matrix(X[chosen]), y[chosen], row_map, threads=1)
+        for chosen in (slice(0, ROWS), kept)
     ]
-    frame, phi = frame_of(rng, lead, stretch), rng.normal(size=COLUMNS + lead) / stretch
+    frame = frame_of(rng, lead, stretch)
+    phi = rng.normal(size=COLUMNS + lead) / stretch
     found = {}
 
     bounds = LinearBounds(
-        ROWS, COLUMNS, Logistic(), row_map.row_norm, row_map.max_norm, bool(lead), 0.0, relation,
+        ROWS,
+        COLUMNS,
+        Logistic(),
+        row_map.row_norm,
+        row_map.max_norm,
+        bool(lead),
+        0.0,
+        relation,
         ignored_rows=True,
-    )  # fmt: skip
+    )
 
-    if coordinate_cancellation(frame.matrix) > largest_query_cancellation(bounds):  # refused: digits would be lost
+    if coordinate_cancellation(frame.matrix) > largest_query_cancellation(
+        bounds
+    ):  # refused: digits would be lost
         return found
 
     def see(name, query, function):
-        first, second = (np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours)
+        first, second = (
+            np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours
+        )
         found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
-    size, theta = COLUMNS + lead, frame.row_coefficients(phi)
-    see("columns", Query("histogram", COLUMNS, 33 * COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
-    see("moments", Query.moments(size), lambda h: pack_query_matrix(h.second_moments("asked", frame, 0.7)))
+    size = COLUMNS + lead
+    theta = frame.row_coefficients(phi)
+    see(
+        "columns",
+        Query("histogram", COLUMNS, 33 * COLUMNS),
+        lambda h: h.column_octaves("asked", 0, 16),
+    )
+    see(
+        "moments",
+        Query.moments(size),
+        lambda h: pack_query_matrix(h.second_moments("asked", frame, 0.7)),
+    )
     lengths = QueryStatistic("length", coordinates=frame)
     see("lengths", Query("count"), lambda h: h.count("asked", lengths, 1.0))
     see("centred", Query("count"), lambda h: h.count("asked", lengths, 1.0, 0.3))
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.3)
-    for name, slope in (("clipped", QuerySlope(Logistic(), weighting="clip")), ("weighted", QuerySlope(smooth))):
+    for name, slope in (
+        ("clipped", QuerySlope(Logistic(), weighting="clip")),
+        ("weighted", QuerySlope(smooth)),
+    ):
         see(
             name,
             Query("vector", CLIP * slope.largest, size),
@@ -94,7 +134,10 @@ def changes(seed, relation, lead, excludes, stretch, pair=None):
         )
     own = min(row_map.row_norm, row_map.max_norm)
     reach = bounds.changed_records * np.hypot(lead, own)
-    given_sums = [rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0] for rows in neighbours]
+    given_sums = [
+        rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0]
+        for rows in neighbours
+    ]
     found["given"] = float(np.linalg.norm(given_sums[0] - given_sums[1])) / reach
     return found
 
@@ -110,8 +153,9 @@ def test_no_neighbour_moves_a_sum_further_than_claimed(relation, excludes):
             for name, ratio in changes(seed, relation, lead, excludes, stretch, pair).items():
                 assert ratio <= 1 + 1e-12, name
                 seen[name] = max(ratio, seen.get(name, 0.0))
-    # Claims are nearly attained, so a sum that moved by a tenth more would have been seen. Where the bounds exclude 0,
-    # one of five columns is constant: its histogram stays when a record is replaced.
+    # Claims are nearly attained, so a sum that moved by a tenth more would have been seen. Where
+    # the bounds exclude 0, one of five columns is constant: its histogram stays when a record is
+    # replaced.
     attained = dict.fromkeys(("columns", "moments", "lengths", "clipped", "weighted"), 1.0)
     if excludes and relation == "replace_one":
         attained["columns"] = np.sqrt(4 / 5)
@@ -122,6 +166,9 @@ def test_no_neighbour_moves_a_sum_further_than_claimed(relation, excludes):
 def test_lengths_that_are_too_short_are_caught(monkeypatch):
     lengths = SparseRows.lengths
     monkeypatch.setattr(SparseRows, "lengths", lambda rows, matrix: 0.5 * lengths(rows, matrix))
-    worst = [changes(seed, "replace_one", seed % 2, False, (1.0, 20.0)[seed % 3 > 0]) for seed in range(120)]
+    worst = [
+        changes(seed, "replace_one", seed % 2, False, (1.0, 20.0)[seed % 3 > 0])
+        for seed in range(120)
+    ]
     for name in ("moments", "clipped", "weighted"):
         assert max(found[name] for found in worst) > 1.2

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear
 from dpconvex.objectives import StructuredObjective, StructuredRecords
 from dpconvex.privacy import StructuredBounds
-from dpconvex.smoothing import ExponentialKernel, GaussianKernel, LaplacianKernel, LogisticKernel, convolve_vector
+from dpconvex.smoothing import (
+    ExponentialKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    convolve_vector,
+)
 
 FIXED = settings(derandomize=True, deadline=None, max_examples=30)
 PIECES = PiecewiseLinear([[1.0, 0.0], [-0.5, 1.0], [0.3, -2.0], [0.0, 0.0]], [0.0, 0.1, -0.2, 0.3])
@@ -48,7 +54,8 @@ def one_record(rng, loss, bounds, d, spread):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_constants_in_theta(loss, kernel, seed):
     rng = np.random.default_rng(seed)
-    d, width = int(rng.integers(1, 5)), 10 ** rng.uniform(-1, 1)
+    d = int(rng.integers(1, 5))
+    width = 10 ** rng.uniform(-1, 1)
     smooth = convolve_vector(loss, kernel, width)
     norm = 10 ** rng.uniform(-1, 1)
     link = 10 ** rng.uniform(-1, 1) if loss.link is not None else 0.0
@@ -73,17 +80,22 @@ def test_sums_of_gradients_keep_to_their_sensitivity(neighbors, seed):
     loss = [L1Norm(2), PIECES][seed % 2]
     norm = 10 ** rng.uniform(-1, 1)
     bounds = StructuredBounds(10, 3, loss, norm, neighbors=neighbors)
-    A, Y = rng.normal(size=(6, 2, 3)), rng.normal(size=(6, 2))
-    other, target = A.copy(), Y.copy()
+    A = rng.normal(size=(6, 2, 3))
+    Y = rng.normal(size=(6, 2))
+    other = A.copy()
+    target = Y.copy()
     # Records that nobody expects, and the worst pair: opposite gradients at the norm bound.
     size = rng.choice([1e-3, 1.0, 1e3, 1e150])
     other[0] = [A[0] * -size, rng.normal(size=(2, 3)) * size, A[0]][seed % 3]
     target[0] = [-Y[0] * size, rng.choice([-1e300, 1e300], size=2), -Y[0]][seed % 3]
     if neighbors == "add_or_remove_one":
-        other, target = other[1:], target[1:]
+        other = other[1:]
+        target = target[1:]
     theta = rng.normal(size=3) * rng.choice([0.0, 1.0, 1e3])
     sums = [
-        StructuredObjective(StructuredRecords(*data, norm), loss, 0.0, divisor=10).gradient_sum(theta)
+        StructuredObjective(StructuredRecords(*data, norm), loss, 0.0, divisor=10).gradient_sum(
+            theta
+        )
         for data in ((A, Y), (other, target))
     ]
     moved = np.linalg.norm(sums[0] - sums[1])
@@ -91,9 +103,12 @@ def test_sums_of_gradients_keep_to_their_sensitivity(neighbors, seed):
 
 
 def test_sensitivity_is_attained():
-    loss, bounds = L1Norm(2), StructuredBounds(10, 2, L1Norm(2), 3.0)
+    loss = L1Norm(2)
+    bounds = StructuredBounds(10, 2, L1Norm(2), 3.0)
     sums = [
-        StructuredObjective(StructuredRecords([np.eye(2) * 5], [[y, y]], 3.0), loss, 0.0).gradient_sum([0.0, 0.0])
+        StructuredObjective(
+            StructuredRecords([np.eye(2) * 5], [[y, y]], 3.0), loss, 0.0
+        ).gradient_sum([0.0, 0.0])
         for y in (1.0, -1.0)
     ]
     assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(bounds.gradient_sum_sensitivity())
@@ -124,7 +139,9 @@ def test_constants_are_attained():
     assert slope > 0.999
     assert bend > 0.999
     # The link's gradient adds to that of the norm: sqrt(m) U + D L_h, not the root of squares.
-    slope, _ = worst(L1WithLink(1, Logistic()), GaussianKernel(1), [[1.0], [1.0]], link=1.0, spread=5)
+    slope, _ = worst(
+        L1WithLink(1, Logistic()), GaussianKernel(1), [[1.0], [1.0]], link=1.0, spread=5
+    )
     assert slope > 0.999
     assert math.hypot(1, 1) < 0.999 * 2
 
@@ -153,16 +170,20 @@ def test_refusals():
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_shared_matrix_cancels(seed):
     rng = np.random.default_rng(seed)
-    d, m = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    d = int(rng.integers(1, 5))
+    m = int(rng.integers(1, 4))
     matrix = rng.normal(size=(m, d)) * 10 ** rng.uniform(-1, 1)
     link = [Logistic(), Huber(0.5)][seed % 2]
     smooth = convolve_vector(L1WithLink(m, link), GaussianKernel(m), 10 ** rng.uniform(-1, 1))
     norm = 10 ** rng.uniform(-1, 1)
     operator = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
     bounds = StructuredBounds(6, d, smooth, operator, norm, alpha=0.1, shared=matrix.tolist())
-    rows, y = rng.normal(size=(6, 1, d)) * 3, rng.normal(size=(6, 1)) * 3
-    other, z = rows.copy(), y.copy()
-    other[0], z[0] = -rows[0] if seed % 3 else rng.normal(size=(1, d)), -z[0]
+    rows = rng.normal(size=(6, 1, d)) * 3
+    y = rng.normal(size=(6, 1)) * 3
+    other = rows.copy()
+    z = y.copy()
+    other[0] = -rows[0] if seed % 3 else rng.normal(size=(1, d))
+    z[0] = -z[0]
     sides = [
         StructuredObjective(StructuredRecords(A, Y, operator, norm, shared=matrix), smooth, 0.1)
         for A, Y in ((rows, y), (other, z))
@@ -180,7 +201,9 @@ def test_a_shared_matrix_cancels(seed):
 
 def test_a_shared_matrix_is_that_of_every_record():
     rng = np.random.default_rng(3)
-    matrix, rows, y = rng.normal(size=(3, 4)), rng.normal(size=(50, 1, 4)), rng.normal(size=(50, 1))
+    matrix = rng.normal(size=(3, 4))
+    rows = rng.normal(size=(50, 1, 4))
+    y = rng.normal(size=(50, 1))
     smooth = convolve_vector(L1WithLink(3, Huber(0.5)), GaussianKernel(3), 0.7)
     operator = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
     whole = np.concatenate([np.broadcast_to(matrix, (50, 3, 4)), rows], axis=1)
@@ -190,7 +213,8 @@ def test_a_shared_matrix_is_that_of_every_record():
         for A, Y, more in ((rows, y, {"shared": matrix}), (whole, targets, {}))
     )
     for _ in range(3):
-        theta, offset = rng.normal(size=4), rng.normal(size=4) * 1e-3
+        theta = rng.normal(size=4)
+        offset = rng.normal(size=4) * 1e-3
         pairs = [
             (short.value(theta), long.value(theta)),
             (short.gradient(theta), long.gradient(theta)),
@@ -204,6 +228,10 @@ def test_a_shared_matrix_is_that_of_every_record():
 
 def test_a_shared_matrix_is_refused_where_it_does_not_cancel():
     smooth = convolve_vector(L1WithLink(1, Logistic()), GaussianKernel(1), 1.0)
-    for facts in ({"neighbors": "add_or_remove_one"}, {"shared": [[1.0, 0.0], [0.0, 1.0]]}, {"shared": [[3.0, 0.0]]}):
+    for facts in (
+        {"neighbors": "add_or_remove_one"},
+        {"shared": [[1.0, 0.0], [0.0, 1.0]]},
+        {"shared": [[3.0, 0.0]]},
+    ):
         with pytest.raises(ValueError, match=r"shared|operator_norm"):
             StructuredBounds(6, 2, smooth, 1.0, 1.0, **{"shared": [[1.0, 0.0]], **facts})

@@ -1,4 +1,6 @@
-"""Brute force over neighbours never beats the tilted minimiser's sensitivity, and attains it where it is tight."""
+"""Brute force over neighbours never beats the tilted minimiser's sensitivity, and attains it
+where it is tight.
+"""
 
 import math
 from dataclasses import fields
@@ -18,7 +20,9 @@ LOSSES = [Logistic(), Huber(0.3), Huber(2.0), convolve(Hinge(), LogisticKernel()
 
 
 def facts(loss, n, d, alpha, tilt, row_norm=1.0, wall=None, fit_intercept=True):
-    return certified(TiltedBounds, loss, n, d, row_norm, fit_intercept, alpha=alpha, tilt=tilt, coef_bound=wall)
+    return certified(
+        TiltedBounds, loss, n, d, row_norm, fit_intercept, alpha=alpha, tilt=tilt, coef_bound=wall
+    )
 
 
 @st.composite
@@ -41,19 +45,24 @@ def test_replace_one_never_beats_the_bound(case):
 
 @pytest.mark.parametrize("exponent", [0.5, 2.0])
 def test_the_bound_is_attained_with_a_tilt(exponent):
-    """All but one record at the bottom of the loss range with the full slope, one at its top with the opposite slope.
+    """All but one record at the bottom of the loss range with the full slope, one at its top with
+    the opposite slope.
 
-    With a narrow Huber loss the range of the losses is ``width (1 + R)`` up to ``width^2 / 2``, which a record with
-    residual -width attains at the minimiser -R. The rest of the bound is tight because the minimiser hardly moves.
+    With a narrow Huber loss the range of the losses is ``width (1 + R)`` up to ``width^2 / 2``,
+    which a record with residual -width attains at the minimiser -R. The rest of the bound is tight
+    because the minimiser hardly moves.
     """
-    width, reach, n = 0.002, 0.5, 20_000
+    width = 0.002
+    reach = 0.5
+    n = 20_000
     alpha = width / reach
     tilt = exponent / (width * (1 + reach))
     row_map, certificate = facts(Huber(width), n, 1, alpha, tilt, fit_intercept=False)
     bounds = certificate.bounds
     assert bounds.radius == pytest.approx(reach)
     assert math.exp(bounds.tilt * bounds.loss_range) == pytest.approx(math.exp(exponent), rel=0.01)
-    X, y = np.ones((n, 1)), np.full(n, -reach - width)
+    X = np.ones((n, 1))
+    y = np.full(n, -reach - width)
     first = minimiser(X, y, row_map, certificate)
     y[0] = 1.0
     second = minimiser(X, y, row_map, certificate)
@@ -74,11 +83,14 @@ def test_the_bound_is_attained_by_one_record():
 
 
 def test_too_large_a_tilt_is_bounded_by_the_ball():
-    """One record against many: at a huge tilt it decides alone, and the ball's diameter is the bound that is left."""
+    """One record against many: at a huge tilt it decides alone, and the ball's diameter is the
+    bound that is left.
+    """
     row_map, certificate = facts(Huber(0.1), 50, 1, 1.0, 1e5, fit_intercept=False)
     bounds = certificate.bounds
     assert bounds.minimiser_sensitivity() == pytest.approx(2 * bounds.radius)
-    X, y = np.ones((50, 1)), np.full(50, -0.05)
+    X = np.ones((50, 1))
+    y = np.full(50, -0.05)
     y[0] = -1.0
     first = minimiser(X, y, row_map, certificate)
     y[0] = 1.0
@@ -89,11 +101,16 @@ def test_too_large_a_tilt_is_bounded_by_the_ball():
 
 @PROFILE
 @given(
-    st.floats(1e-3, 10), st.integers(1, 10**6), st.floats(0, 1e3), st.floats(0, 1e-2),
+    st.floats(1e-3, 10),
+    st.integers(1, 10**6),
+    st.floats(0, 1e3),
+    st.floats(0, 1e-2),
     st.sampled_from([None, 0.5, 5.0]),
-)  # fmt: skip
+)
 def test_the_sensitivity_is_ordered(alpha, n, tilt, tolerance, wall):
-    """More tilt, fewer rows or a worse solver never lower it; a mean's sensitivity is below it, a diameter above."""
+    """More tilt, fewer rows or a worse solver never lower it; a mean's sensitivity is below it,
+    a diameter above.
+    """
 
     def bound(n, tilt):
         return TiltedBounds(n, 2, Logistic(), 1.0, 1.0, alpha=alpha, tilt=tilt, coef_bound=wall)

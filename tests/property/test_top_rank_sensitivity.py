@@ -1,4 +1,6 @@
-"""Brute force over neighbours, label flips included, never beats the bound for accuracy at the top."""
+"""Brute force over neighbours, label flips included, never beats the bound for accuracy at the
+top.
+"""
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ LOSSES = [Logistic(), convolve(Hinge(), LogisticKernel(), 0.1)]
 
 @st.composite
 def tables(draw):
-    n, d = draw(st.integers(2, 9)), draw(st.integers(1, 3))
+    n = draw(st.integers(2, 9))
+    d = draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     X = rng.choice([-2.0, -1.0, 0.0, 0.3, 1.0, 2.0], (n, d))
     public = {
@@ -41,8 +44,10 @@ def test_no_neighbour_beats_the_bound(case):
     sensitivity = certificate.noise["release"]["sensitivity"]
     for label in (0, 1):
         for row in (-X[0], rng.normal(size=X.shape[1]) * 5):
-            X2, y2 = X.copy(), y.copy()
-            X2[0], y2[0] = row, label
+            X2 = X.copy()
+            y2 = y.copy()
+            X2[0] = row
+            y2[0] = label
             after = OutputPerturbation().minimise(TopRankObjective(X2, y2, **public), certificate)
             assert np.linalg.norm(before - after) <= sensitivity * (1 + 1e-9)
     # A void record belongs to no class: the number of records stays, and it is gone.
@@ -62,19 +67,24 @@ def test_gradients_at_one_point_never_beat_the_bound(case):
     assert np.linalg.norm(before - bounds.alpha * theta) <= bounds.lipschitz * (1 + 1e-9)
     for label in (0, 1):
         for sign in (1.0, -1.0):
-            X2, y2 = X.copy(), y.copy()
-            X2[0], y2[0] = sign * 9 * theta / np.linalg.norm(theta), label
+            X2 = X.copy()
+            y2 = y.copy()
+            X2[0] = sign * 9 * theta / np.linalg.norm(theta)
+            y2[0] = label
             after = TopRankObjective(X2, y2, **public).gradient(theta)
             moved = np.linalg.norm(after - before)
             assert moved <= bounds.gradient_sensitivity * (1 + 1e-9)
 
 
 def test_the_bound_is_nearly_attained():
-    """All losses steep: another negative record takes the top over, on the opposite side of the ball."""
+    """All losses steep: another negative record takes the top over, on the opposite side of the
+    ball.
+    """
     public = {"loss": LOSSES[1], "row_norm": 1.0, "top": 1, "min_positive": 100}
     public |= {"alpha": 200.0, "width": 1e-6}
     bounds = TopRankBounds(102, 2, **public)
-    X, y = np.tile([[-0.5, 0.0]], (102, 1)), np.arange(102) >= 2
+    X = np.tile([[-0.5, 0.0]], (102, 1))
+    y = np.arange(102) >= 2
     X[0] = 0.1, -0.99
     points = []
     for first in ([0.2, 0.97], [-0.2, 0.97]):
@@ -89,17 +99,23 @@ def test_the_bound_is_nearly_attained():
 def test_value_is_the_printed_one_and_derivatives_are_its(case):
     """Against a sort in place of the smoothing, differences in place of derivatives."""
     X, y, public, rng = case
-    F, bounds = TopRankObjective(X, y, **public), TopRankBounds(*X.shape, **public)
+    F = TopRankObjective(X, y, **public)
+    bounds = TopRankBounds(*X.shape, **public)
     theta = rng.normal(size=X.shape[1])
-    rows = X * np.minimum(1, public["row_norm"] / np.maximum(np.linalg.norm(X, axis=1), 1e-9))[:, None]
-    scores, top = rows @ theta, public["top"]
+    rows = (
+        X * np.minimum(1, public["row_norm"] / np.maximum(np.linalg.norm(X, axis=1), 1e-9))[:, None]
+    )
+    scores = rows @ theta
+    top = public["top"]
     level = np.sort(np.append(scores[y == 0], np.zeros(2 * top)))[::-1][:top].mean()
     losses = public["loss"].value(1.0, scores[y == 1] - level)
     exact = losses.sum() / max(len(losses), public["min_positive"])
     gap = public["width"] * (1 + np.log(2 + len(X) / top)) * public["loss"].lipschitz
     found = F.value(theta) - 0.5 * public["alpha"] * theta @ theta
     assert exact - 1e-9 <= found <= exact + gap
-    assert F.gradient(theta) == pytest.approx(numeric_gradient(F, theta), abs=1e-6 / public["width"])
+    assert F.gradient(theta) == pytest.approx(
+        numeric_gradient(F, theta), abs=1e-6 / public["width"]
+    )
     eigenvalues = np.linalg.eigvalsh(F.hessian(theta))
     assert public["alpha"] * (1 - 1e-6) <= eigenvalues[0]
     assert eigenvalues[-1] <= (bounds.smoothness + public["alpha"]) * (1 + 1e-9)
@@ -121,7 +137,8 @@ def test_it_is_accurate_at_the_top_where_the_mean_is_not():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"loss": Huber(1.0)}, {"loss": Hinge()}, {"neighbors": "add_or_remove_one"}, {"top": 0}]
+    "wrong",
+    [{"loss": Huber(1.0)}, {"loss": Hinge()}, {"neighbors": "add_or_remove_one"}, {"top": 0}],
 )
 def test_what_has_no_proof_is_refused(wrong):
     public = {"loss": Logistic(), "row_norm": 1.0, "top": 5, "min_positive": 5, "alpha": 0.1}

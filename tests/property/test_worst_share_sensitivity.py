@@ -1,8 +1,17 @@
-"""Brute force over neighbours never beats the sensitivity of the mean of the worst losses, and nearly attains it."""
+"""Brute force over neighbours never beats the sensitivity of the mean of the worst losses, and
+nearly attains it.
+"""
 
 import numpy as np
 import pytest
-from brute_force import certified, check_move, drawn_records, minimiser, numeric_gradient, objective_of
+from brute_force import (
+    certified,
+    check_move,
+    drawn_records,
+    minimiser,
+    numeric_gradient,
+    objective_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -24,7 +33,8 @@ def facts(loss, n, d, alpha, row_norm=1.0, fit_intercept=True, **own):
 def neighbours(draw):
     loss, X, y = draw(drawn_records(LOSSES, most=6))
     alpha = draw(st.sampled_from([0.02, 0.3, 2.0]))
-    row_norm, width = draw(st.sampled_from([0.5, 2.0])), draw(st.sampled_from([0.003, 0.05, 1.0]))
+    row_norm = draw(st.sampled_from([0.5, 2.0]))
+    width = draw(st.sampled_from([0.003, 0.05, 1.0]))
     part = draw(st.sampled_from([0.0, 0.3, 1.0]))
     return loss, X, y, alpha, row_norm, width, part
 
@@ -45,17 +55,28 @@ def test_add_or_remove_one_never_beats_the_bound(case, nominal):
     loss, X, y, alpha, row_norm, width, part = case
     share = max(1 / nominal, part)
     row_map, certificate = facts(
-        loss, nominal, X.shape[1], alpha, row_norm,
-        share=share, width=width, neighbors="add_or_remove_one",
-    )  # fmt: skip
+        loss,
+        nominal,
+        X.shape[1],
+        alpha,
+        row_norm,
+        share=share,
+        width=width,
+        neighbors="add_or_remove_one",
+    )
     check_move(X, y, row_map, certificate)
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (1000, 0.05)])
 def test_the_bound_is_attained(n, share):
-    """A record of the worst share is exchanged for its mirror image: half of the others pull either way."""
-    row_map, certificate = facts(Huber(1e-3), n, 1, 0.1, fit_intercept=False, share=share, width=1e-5)
-    X, y = np.ones((n, 1)), np.tile([0.8, -0.8], n)[:n]
+    """A record of the worst share is exchanged for its mirror image: half of the others pull
+    either way.
+    """
+    row_map, certificate = facts(
+        Huber(1e-3), n, 1, 0.1, fit_intercept=False, share=share, width=1e-5
+    )
+    X = np.ones((n, 1))
+    y = np.tile([0.8, -0.8], n)[:n]
     worst = round(share * n)
     y[worst:] = 0.01  # of small loss
     y[:worst] = 1.0
@@ -71,7 +92,9 @@ def test_the_bound_is_attained(n, share):
 @PROFILE
 @given(neighbours(), st.integers(0, 1000))
 def test_it_is_the_mean_of_the_worst(case, seed):
-    """Against a sort: above the mean of the k largest losses by no more than the stated gap, and convex in between."""
+    """Against a sort: above the mean of the k largest losses by no more than the stated gap, and
+    convex in between.
+    """
     loss, X, y, alpha, row_norm, width, part = case
     n = len(X)
     worst = max(1, round(part * n))
@@ -91,7 +114,8 @@ def test_it_is_the_mean_of_the_worst(case, seed):
 
 def test_the_largest_loss_is_minimised_as_by_a_general_solver():
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, 30)
+    X = rng.uniform(-1, 1, (30, 2))
+    y = rng.uniform(-1, 1, 30)
     row_map, certificate = facts(Huber(0.5), 30, 2, 0.05, 2.0, share=1 / 30, width=1e-4)
     found = minimiser(X, y, row_map, certificate)
 
@@ -100,9 +124,13 @@ def test_the_largest_loss_is_minimised_as_by_a_general_solver():
         return np.max(Huber(0.5).value(residual, 0.0)) + 0.025 * theta @ theta
 
     best = min(
-        minimize(largest, found + 0.1 * rng.normal(size=3), method="Nelder-Mead",
-                 options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000}).fun
+        minimize(
+            largest,
+            found + 0.1 * rng.normal(size=3),
+            method="Nelder-Mead",
+            options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000},
+        ).fun
         for _ in range(3)
-    )  # fmt: skip
+    )
     assert largest(found) <= best + certificate.bounds.approximation_gap
     assert largest(found) == pytest.approx(best, abs=2e-3)

@@ -1,7 +1,8 @@
 """Tables whose residuals lie on the edges of what is counted: one bit of a margin decides.
 
-Where answers do not depend on the data, neither do the points theta at which margins are taken, nor the points that
-residuals are counted below. So a first fit tells both, and the targets of a second are put on one of those edges.
+Where answers do not depend on the data, neither do the points theta at which margins are taken, nor
+the points that residuals are counted below. So a first fit tells both, and the targets of a second
+are put on one of those edges.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from dpconvex.engine import dense_kernels
 from dpconvex.engine.block_products import block_margins
 from dpconvex.engine.memory_rows import MemoryRows
 
-_PRODUCTS, _COUNTER = dense_kernels.dense_vector_products, MemoryRows.counter
+_PRODUCTS = dense_kernels.dense_vector_products
+_COUNTER = MemoryRows.counter
 
 
 class Deaf:
-    """Answers that do not depend on what is asked, but for its size: noise, or so much that it looks like more."""
+    """Answers that do not depend on what is asked, but for its size: noise, or so much that it
+    looks like more.
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng([seed, 13])
@@ -32,7 +36,9 @@ class Deaf:
 
 @contextmanager
 def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
-    """Collect every theta at which margins are taken, with every point that residuals are counted below there."""
+    """Collect every theta at which margins are taken, with every point that residuals are
+    counted below there.
+    """
     found: list[tuple[np.ndarray, float]] = []
 
     def products(block, theta, out):
@@ -40,7 +46,8 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
         return _PRODUCTS(block, theta, out)
 
     def counter(rows, function, level=0.0):
-        below, last = _COUNTER(rows, function, level), found[-1][0] if found else None
+        below = _COUNTER(rows, function, level)
+        last = found[-1][0] if found else None
 
         def count(point):
             if last is not None:
@@ -57,7 +64,9 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
 
 
 def on_edge(X: np.ndarray, theta: np.ndarray, point: float) -> np.ndarray:
-    """Return targets whose residuals at theta are exactly that point, or as near as floating point comes."""
+    """Return targets whose residuals at theta are exactly that point, or as near as floating
+    point comes.
+    """
     rows = np.clip(X, -1.0, 1.0)
     if theta.size == X.shape[1] + 1:
         rows = np.column_stack([np.ones(len(X)), rows])
@@ -65,5 +74,7 @@ def on_edge(X: np.ndarray, theta: np.ndarray, point: float) -> np.ndarray:
     targets = margins + point
     for _ in range(3):
         off = (targets - margins) - point
-        targets = np.where(off == 0, targets, np.nextafter(targets, np.where(off > 0, -np.inf, np.inf)))
+        targets = np.where(
+            off == 0, targets, np.nextafter(targets, np.where(off > 0, -np.inf, np.inf))
+        )
     return targets

@@ -1,4 +1,6 @@
-"""Every estimator with every mechanism that it offers, and with which data and relations it is offered."""
+"""Every estimator with every mechanism that it offers, and with which data and relations it is
+offered.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,19 @@ import numpy as np
 import dpconvex as dp
 from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
-from dpconvex.mechanisms import ExponentialMechanism, NoisyGradientDescent, NoisySGD, PhasedERM, PhasedSGD
+from dpconvex.mechanisms import (
+    ExponentialMechanism,
+    NoisyGradientDescent,
+    NoisySGD,
+    PhasedERM,
+    PhasedSGD,
+)
 from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.selection import DPSelect
 
-REPLACE, ADD = "replace_one", "add_or_remove_one"
+REPLACE = "replace_one"
+ADD = "add_or_remove_one"
 RELATIONS = (REPLACE, ADD)
 VARIANTS = ("rows", "people", "weights", "sparse", "dask", "ignored")
 
@@ -70,7 +79,9 @@ class Fit:
     pairs: int = 6
 
     def model(self, relation: str, records: int, ignored: bool, seed: int, **settled: Any) -> Any:
-        """Return the estimator with the settings that a seed draws, but for those that are settled."""
+        """Return the estimator with the settings that a seed draws, but for those that are
+        settled.
+        """
         rng = np.random.default_rng([seed, 7])
         public = {**self.public, **self.budgets[int(rng.integers(len(self.budgets)))]}
         for name, values in self.choices.items():
@@ -100,16 +111,22 @@ POISSON = (NoisySGD(steps=6, batch_size=3, sampling="poisson"),)
 FEW = (12, 5)  # numbers of records whose sampling is accounted for once
 
 
-def fits_of(kind: type, target: str, public: dict[str, Any], named: dict[str, Fit]) -> dict[str, Fit]:
+def fits_of(
+    kind: type, target: str, public: dict[str, Any], named: dict[str, Fit]
+) -> dict[str, Fit]:
     """Return the fits of an estimator, named after it."""
     return {
-        f"{kind.__name__}-{name}": replace(fit, make=kind, target=target, public={**public, **fit.public})
+        f"{kind.__name__}-{name}": replace(
+            fit, make=kind, target=target, public={**public, **fit.public}
+        )
         for name, fit in named.items()
     }
 
 
 def one(budgets: tuple[dict[str, float], ...], choices=LINEAR, **more: Any) -> Fit:
-    """Return a fit whose estimator is still to be named; what is no field of a fit is a public setting."""
+    """Return a fit whose estimator is still to be named; what is no field of a fit is a public
+    setting.
+    """
     own = {name: more.pop(name) for name in list(more) if name in Fit.__dataclass_fields__}
     return Fit(dict, "", budgets, public=more, choices=choices, **own)
 
@@ -119,7 +136,10 @@ BY_GRADIENT = {
     "gradient": one(GAUSSIAN, mechanism="gradient", pairs=3),
     "ridged": one(GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(steps=3), pairs=3),
     "plain": one(
-        GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(steps=4, step_size=0.3), variants=("rows", "sparse", "ignored")
+        GAUSSIAN,
+        RIDGED,
+        mechanism=NoisyGradientDescent(steps=4, step_size=0.3),
+        variants=("rows", "sparse", "ignored"),
     ),
 }
 BY_RECORD = {
@@ -131,20 +151,37 @@ BY_RECORD = {
         relations=(REPLACE,),
         variants=without("dask"),
     ),
-    "poisson": one(APPROXIMATE, {**RIDGED, "mechanism": POISSON}, in_place=True, sizes=FEW, variants=without("dask")),
-    "phased-erm": one(BOTH, RIDGED, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES),
+    "poisson": one(
+        APPROXIMATE,
+        {**RIDGED, "mechanism": POISSON},
+        in_place=True,
+        sizes=FEW,
+        variants=without("dask"),
+    ),
+    "phased-erm": one(
+        BOTH, RIDGED, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES
+    ),
     "phased-sgd": one(
-        BOTH, RIDGED, mechanism=PhasedSGD(phases=3), relations=(REPLACE,), variants=without("dask"), **PHASES
+        BOTH,
+        RIDGED,
+        mechanism=PhasedSGD(phases=3),
+        relations=(REPLACE,),
+        variants=without("dask"),
+        **PHASES,
     ),
 }
 SUMS = {
     "objective": one((*APPROXIMATE, PURE[1]), mechanism="objective"),
     "output": one(BOTH, mechanism="output"),
-    **BY_GRADIENT, **BY_RECORD,
-}  # fmt: skip
+    **BY_GRADIENT,
+    **BY_RECORD,
+}
 # Few rows leave enough for intervals at a large budget only.
-INFERENCE = {"intervals": one(({"mu": 300.0},), inference=True, columns=3, sizes=(16, 17, 33), pairs=3)}
-# A person with several rows of its own: named, of whom some rows count, or a promise that nobody has more.
+INFERENCE = {
+    "intervals": one(({"mu": 300.0},), inference=True, columns=3, sizes=(16, 17, 33), pairs=3)
+}
+# A person with several rows of its own: named, of whom some rows count, or a promise that nobody
+# has more.
 SEVERAL = {
     "named": {"rows_per_person": 3, "person_weight": "rows", "variants": ("people",)},
     "promised": {"rows_per_person": 3, "rows_each": 3, "variants": ("rows",)},
@@ -154,7 +191,9 @@ PERSONS = {
     for mechanism in ("objective", "output", "gradient")
     for how, facts in SEVERAL.items()
 } | {
-    f"intervals-{how}": one(({"mu": 300.0},), inference=True, columns=3, sizes=(40, 33), pairs=3, **facts)
+    f"intervals-{how}": one(
+        ({"mu": 300.0},), inference=True, columns=3, sizes=(40, 33), pairs=3, **facts
+    )
     for how, facts in SEVERAL.items()
 }
 OUTPUT = {"l2": one(BOTH), "linf": one(GAUSSIAN, norm="linf")}
@@ -170,31 +209,52 @@ MATRIX = {
     ),
     "gradient": one(GAUSSIAN, {}, mechanism=StructuredGradientDescent(steps=5), variants=MATRICES),
     "sgd": one(
-        APPROXIMATE, {}, mechanism=NoisySGD(steps=6, batch_size=4), in_place=True, sizes=(5,), variants=MATRICES,
+        APPROXIMATE,
+        {},
+        mechanism=NoisySGD(steps=6, batch_size=4),
+        in_place=True,
+        sizes=(5,),
+        variants=MATRICES,
         relations=(REPLACE,),
     ),
     "poisson": one(
-        APPROXIMATE, {}, mechanism=NoisySGD(steps=6, batch_size=4, sampling="poisson"), in_place=True, sizes=(5,),
+        APPROXIMATE,
+        {},
+        mechanism=NoisySGD(steps=6, batch_size=4, sampling="poisson"),
+        in_place=True,
+        sizes=(5,),
         variants=MATRICES,
     ),
-}  # fmt: skip
+}
 ONLY_ROWS = without("people", "weights")
 AUC = {
     "moments": one(GAUSSIAN, PAIRS, mechanism="moments", variants=ONLY_ROWS, relations=(REPLACE,)),
-    "objective": one(APPROXIMATE, PAIRS, mechanism="objective", min_positive=3, min_negative=3, variants=ONLY_ROWS),
+    "objective": one(
+        APPROXIMATE,
+        PAIRS,
+        mechanism="objective",
+        min_positive=3,
+        min_negative=3,
+        variants=ONLY_ROWS,
+    ),
     "pure": one(PURE, PAIRS, mechanism="objective", alpha=50.0, variants=ONLY_ROWS),
     "output": one(BOTH, PAIRS, mechanism="output", loss="hinge", variants=ONLY_ROWS),
     "squared": one(GAUSSIAN, PAIRS, mechanism="output", loss="squared", variants=ONLY_ROWS),
     "gradient": one(GAUSSIAN, PAIRS, mechanism="gradient", pairs=3),
-}  # fmt: skip
+}
 NUMBERS = {"target_bounds": (-2.0, 2.0)}
-TWO, THREE = {"classes": [0, 1]}, {"classes": [0, 1, 2]}
+TWO = {"classes": [0, 1]}
+THREE = {"classes": [0, 1, 2]}
 
 
 class Descended:
-    """Noisy descent on a smooth loss of residuals, which no estimator offers, with the face of one."""
+    """Noisy descent on a smooth loss of residuals, which no estimator offers, with the face of
+    one.
+    """
 
-    def __init__(self, random_state, loss, inference=False, neighbors=REPLACE, nominal_samples=None, **budget):
+    def __init__(
+        self, random_state, loss, inference=False, neighbors=REPLACE, nominal_samples=None, **budget
+    ):
         self.facts = random_state, loss, inference, neighbors, nominal_samples, budget
 
     def fit(self, X, y):
@@ -203,9 +263,12 @@ class Descended:
         from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
         seed, loss, inference, neighbors, nominal, budget = self.facts
-        mechanism, row_map = NoisyGradientDescent(), RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
+        mechanism = NoisyGradientDescent()
+        row_map = RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
         n = len(y) if nominal is None else nominal
-        bounds = LinearBounds(n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, neighbors=neighbors)
+        bounds = LinearBounds(
+            n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, neighbors=neighbors
+        )
         claim = GaussianDP(**budget) if "mu" in budget else ApproxDP(**budget)
         parameters = {"inference": True} if inference else {}
         self.certificate_ = mechanism.certify(bounds, claim, parameters, seeded=True)
@@ -218,7 +281,9 @@ class Descended:
 class Drawn:
     """The exponential mechanism, which no estimator offers, with the face of one."""
 
-    def __init__(self, random_state, mechanism, loss, neighbors=REPLACE, nominal_samples=None, **budget):
+    def __init__(
+        self, random_state, mechanism, loss, neighbors=REPLACE, nominal_samples=None, **budget
+    ):
         self.facts = random_state, mechanism, loss, neighbors, nominal_samples, budget["epsilon"]
 
     def fit(self, X, y):
@@ -229,9 +294,13 @@ class Drawn:
         seed, mechanism, loss, neighbors, nominal, epsilon = self.facts
         row_map = RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
         n = len(y) if nominal is None else nominal
-        bounds = LinearBounds(n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, alpha=0.5, neighbors=neighbors)
+        bounds = LinearBounds(
+            n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, alpha=0.5, neighbors=neighbors
+        )
         self.certificate_ = mechanism.certify(bounds, PureDP(epsilon), seeded=True)
-        objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), loss, bounds.alpha, divisor=n)
+        objective = EmpiricalObjective(
+            MemoryRows(X, y, row_map, threads=1), loss, bounds.alpha, divisor=n
+        )
         with np.errstate(all="ignore"):
             self.coef_ = mechanism.release(objective, self.certificate_, seed)
         return self
@@ -240,9 +309,20 @@ class Drawn:
 class Scored:
     """A private score of a model that is public, with the face of an estimator."""
 
-    def __init__(self, random_state, metric, model, second=None, neighbors=REPLACE, nominal_samples=None, **budget):
-        self.model, self.options = model, {"metric": metric, "neighbors": neighbors, **budget}
-        self.seed, self.second = random_state, second
+    def __init__(
+        self,
+        random_state,
+        metric,
+        model,
+        second=None,
+        neighbors=REPLACE,
+        nominal_samples=None,
+        **budget,
+    ):
+        self.model = model
+        self.options = {"metric": metric, "neighbors": neighbors, **budget}
+        self.seed = random_state
+        self.second = second
 
     def fit(self, X, y, groups=None):
         columns = self.model.coef_.size
@@ -278,30 +358,73 @@ def _conformal(random_state, **budget):
 
 
 def _others() -> dict[str, Fit]:
-    """What releases numbers and is no estimator of a mechanism: scores, intervals, searches, preprocessing."""
+    """What releases numbers and is no estimator of a mechanism: scores, intervals, searches,
+    preprocessing.
+    """
     from dpconvex.losses import Absolute, Huber, Logistic
     from dpconvex.smoothing import GaussianKernel, convolve
 
     rows = {"variants": ("rows",), "choices": {}}
     replaced = {**rows, "relations": (REPLACE,)}
-    draws = {"mechanism": (ExponentialMechanism(points=7), ExponentialMechanism(points=5, localise=True, radius=3.0))}
+    draws = {
+        "mechanism": (
+            ExponentialMechanism(points=7),
+            ExponentialMechanism(points=5, localise=True, radius=3.0),
+        )
+    }
     smooth = {"loss": (Huber(0.3), convolve(Absolute(), GaussianKernel(), 0.2))}
     large = ({"mu": 300.0},)  # few rows leave enough for late rounds at a large budget only
     found = {
-        "NoisyGradientDescent-smooth": Fit(Descended, "number", (*GAUSSIAN, *large), {}, smooth, ("rows",)),
-        "NoisyGradientDescent-intervals": Fit(Descended, "number", large, {"inference": True}, smooth, ("rows",)),
-        "ExponentialMechanism-absolute": Fit(Drawn, "number", PURE, {"loss": Absolute()}, draws, ("rows",), columns=2),
-        "ExponentialMechanism-logistic": Fit(Drawn, "sign", PURE, {"loss": Logistic()}, draws, ("rows",), columns=2),
-        "DPQuantileBounds": Fit(DPQuantileBounds, "number", PURE, {"search_bounds": (-1, 1)}, **replaced),
-        "DPConformal": Fit(_conformal, "number", ({"mu": 40.0},), sizes=(16, 33), in_place=True,
-                           **{**replaced, "variants": ("rows", "people")}, pairs=3),
-        "DPSelect-exponential": Fit(_selected, "label", PURE, {"strategy": "exponential"}, sizes=(16, 33),
-                                    in_place=True, **replaced),
-        "DPSelect-repeat": Fit(_selected, "label", APPROXIMATE, {"strategy": "repeat"}, sizes=(16, 33),
-                               in_place=True, pairs=3, **replaced),
-    }  # fmt: skip
+        "NoisyGradientDescent-smooth": Fit(
+            Descended, "number", (*GAUSSIAN, *large), {}, smooth, ("rows",)
+        ),
+        "NoisyGradientDescent-intervals": Fit(
+            Descended, "number", large, {"inference": True}, smooth, ("rows",)
+        ),
+        "ExponentialMechanism-absolute": Fit(
+            Drawn, "number", PURE, {"loss": Absolute()}, draws, ("rows",), columns=2
+        ),
+        "ExponentialMechanism-logistic": Fit(
+            Drawn, "sign", PURE, {"loss": Logistic()}, draws, ("rows",), columns=2
+        ),
+        "DPQuantileBounds": Fit(
+            DPQuantileBounds, "number", PURE, {"search_bounds": (-1, 1)}, **replaced
+        ),
+        "DPConformal": Fit(
+            _conformal,
+            "number",
+            ({"mu": 40.0},),
+            sizes=(16, 33),
+            in_place=True,
+            **{**replaced, "variants": ("rows", "people")},
+            pairs=3,
+        ),
+        "DPSelect-exponential": Fit(
+            _selected,
+            "label",
+            PURE,
+            {"strategy": "exponential"},
+            sizes=(16, 33),
+            in_place=True,
+            **replaced,
+        ),
+        "DPSelect-repeat": Fit(
+            _selected,
+            "label",
+            APPROXIMATE,
+            {"strategy": "repeat"},
+            sizes=(16, 33),
+            in_place=True,
+            pairs=3,
+            **replaced,
+        ),
+    }
     scores = {
-        "number": (dp.DPQuantileRegressor, NUMBERS, ("pinball", "absolute", "coverage", "residuals")),
+        "number": (
+            dp.DPQuantileRegressor,
+            NUMBERS,
+            ("pinball", "absolute", "coverage", "residuals"),
+        ),
         "label": (dp.DPLogisticRegression, TWO, ("accuracy", "log_loss", "auc", "calibration")),
     }
     for target, (kind, public, metrics) in scores.items():
@@ -309,17 +432,31 @@ def _others() -> dict[str, Fit]:
         for metric in metrics:
             relations = (REPLACE,) if metric == "auc" else RELATIONS
             facts = {"metric": metric, "model": model}
-            found[f"private_score-{metric}"] = Fit(Scored, target, BOTH, facts, {}, ("rows", "people"), relations)
-    survival, rate = public_model(dp.DPDiscreteHazard, horizons=(0.3, 0.6)), {"target_bounds": (0.0, 2.0)}
-    for metric, model in (("brier", survival), ("deviance", public_model(dp.DPPoissonRegressor, **rate))):
+            found[f"private_score-{metric}"] = Fit(
+                Scored, target, BOTH, facts, {}, ("rows", "people"), relations
+            )
+    survival = public_model(dp.DPDiscreteHazard, horizons=(0.3, 0.6))
+    rate = {"target_bounds": (0.0, 2.0)}
+    for metric, model in (
+        ("brier", survival),
+        ("deviance", public_model(dp.DPPoissonRegressor, **rate)),
+    ):
         facts = {"metric": metric, "model": model}
-        found[f"private_score-{metric}"] = Fit(Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS)
+        found[f"private_score-{metric}"] = Fit(
+            Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS
+        )
     facts = {"metric": "concordance", "model": survival}
-    found["private_score-concordance"] = Fit(Scored, "number", BOTH, facts, {}, ("rows",), (REPLACE,))
-    models = {name: public_model(dp.DPQuantileRegressor, quantile=level, **NUMBERS)
-              for name, level in (("model", 0.2), ("second", 0.8))}  # fmt: skip
+    found["private_score-concordance"] = Fit(
+        Scored, "number", BOTH, facts, {}, ("rows",), (REPLACE,)
+    )
+    models = {
+        name: public_model(dp.DPQuantileRegressor, quantile=level, **NUMBERS)
+        for name, level in (("model", 0.2), ("second", 0.8))
+    }
     facts = {"metric": "absolute", **models, "bound": 0.7}
-    found["private_score_difference"] = Fit(Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS)
+    found["private_score_difference"] = Fit(
+        Scored, "number", BOTH, facts, {}, ("rows", "people"), RELATIONS
+    )
     # Ranges that are paid for: which questions follow depends on the answers.
     facts = {
         "metric": "absolute",
@@ -327,61 +464,170 @@ def _others() -> dict[str, Fit]:
         "residual_bound": "private",
     }
     large = ({"mu": 40.0}, {"epsilon": 60.0, "delta": 0.0})
-    found["private_score-range"] = Fit(Scored, "number", large, facts, {}, ("rows", "people"), RELATIONS)
+    found["private_score-range"] = Fit(
+        Scored, "number", large, facts, {}, ("rows", "people"), RELATIONS
+    )
     return found
 
 
 ESTIMATORS: dict[str, Fit] = {
-    **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, {
-        **SUMS, **INFERENCE, "levels": one(GAUSSIAN, quantile=(0.2, 0.5, 0.9), pairs=3),
-        "late": one(({"mu": 300.0},), pairs=3), "late-levels": one(({"mu": 300.0},), quantile=(0.2, 0.9), pairs=3),
-        "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3)}),
-    **fits_of(dp.DPNewsvendor, "number", {"underage_cost": 3.0, **NUMBERS}, {
-        "auto": one(GAUSSIAN, pairs=3), "output": one(GAUSSIAN, mechanism="output", pairs=3)}),
-    **fits_of(dp.DPLinearRegression, "number", NUMBERS, {
-        "squares": one((*GAUSSIAN, {"mu": 300.0})), "output": one(BOTH, mechanism="output", pairs=3), **INFERENCE}),
-    **fits_of(dp.DPDiscreteHazard, "number", {"horizons": (0.5, 1.0, 1.5)}, {  # signed times
-        "gradient": one(GAUSSIAN, PAIRS, variants=without("people"), pairs=3),
-        "late": one(({"mu": 300.0},), PAIRS, variants=without("people"), pairs=3)}),
-    **fits_of(dp.DPPoissonRegressor, "number", {"target_bounds": (0.0, 2.0)}, {
-        "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3), "ridged": one(GAUSSIAN, RIDGED, pairs=3), **INFERENCE,
-        "objective": one((*APPROXIMATE, PURE[1]), mechanism="objective", alpha=100.0, pairs=3),
-        "output": one(BOTH, mechanism="output", pairs=3),
-        "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3)}),
-    **fits_of(dp.DPGammaRegressor, "number", {"target_bounds": (0.01, 2.0)}, {
-        "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3), "output": one(BOTH, mechanism="output", pairs=3)}),
-    **fits_of(dp.DPTweedieRegressor, "number", {"target_bounds": (0.0, 2.0)}, {
-        "rate": one((*GAUSSIAN, {"mu": 300.0}), {**LINEAR, "power": (1.1, 1.5, 1.9)}, pairs=3)}),
+    **fits_of(
+        dp.DPQuantileRegressor,
+        "number",
+        {"quantile": 0.7, **NUMBERS},
+        {
+            **SUMS,
+            **INFERENCE,
+            "levels": one(GAUSSIAN, quantile=(0.2, 0.5, 0.9), pairs=3),
+            "late": one(({"mu": 300.0},), pairs=3),
+            "late-levels": one(({"mu": 300.0},), quantile=(0.2, 0.9), pairs=3),
+            "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3),
+        },
+    ),
+    **fits_of(
+        dp.DPNewsvendor,
+        "number",
+        {"underage_cost": 3.0, **NUMBERS},
+        {"auto": one(GAUSSIAN, pairs=3), "output": one(GAUSSIAN, mechanism="output", pairs=3)},
+    ),
+    **fits_of(
+        dp.DPLinearRegression,
+        "number",
+        NUMBERS,
+        {
+            "squares": one((*GAUSSIAN, {"mu": 300.0})),
+            "output": one(BOTH, mechanism="output", pairs=3),
+            **INFERENCE,
+        },
+    ),
+    **fits_of(
+        dp.DPDiscreteHazard,
+        "number",
+        {"horizons": (0.5, 1.0, 1.5)},
+        {  # signed times
+            "gradient": one(GAUSSIAN, PAIRS, variants=without("people"), pairs=3),
+            "late": one(({"mu": 300.0},), PAIRS, variants=without("people"), pairs=3),
+        },
+    ),
+    **fits_of(
+        dp.DPPoissonRegressor,
+        "number",
+        {"target_bounds": (0.0, 2.0)},
+        {
+            "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3),
+            "ridged": one(GAUSSIAN, RIDGED, pairs=3),
+            **INFERENCE,
+            "objective": one((*APPROXIMATE, PURE[1]), mechanism="objective", alpha=100.0, pairs=3),
+            "output": one(BOTH, mechanism="output", pairs=3),
+            "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3),
+        },
+    ),
+    **fits_of(
+        dp.DPGammaRegressor,
+        "number",
+        {"target_bounds": (0.01, 2.0)},
+        {
+            "rate": one((*GAUSSIAN, {"mu": 300.0}), pairs=3),
+            "output": one(BOTH, mechanism="output", pairs=3),
+        },
+    ),
+    **fits_of(
+        dp.DPTweedieRegressor,
+        "number",
+        {"target_bounds": (0.0, 2.0)},
+        {"rate": one((*GAUSSIAN, {"mu": 300.0}), {**LINEAR, "power": (1.1, 1.5, 1.9)}, pairs=3)},
+    ),
     **fits_of(dp.DPTiltedRegressor, "number", NUMBERS, TILTED),
     **fits_of(dp.DPRobustRegressor, "number", NUMBERS, OUTPUT),
-    **fits_of(dp.DPLogisticRegression, "label", TWO, {
-        **SUMS, **INFERENCE, "late": one(({"mu": 300.0},), pairs=3)}),
-    **fits_of(dp.DPLogisticRegression, "three labels", THREE, {
-        "three": one(GAUSSIAN, pairs=3), "three-ridged": one(GAUSSIAN, RIDGED, mechanism="gradient", pairs=3),
-        "three-late": one(({"mu": 300.0},), pairs=3), "three-objective": one(APPROXIMATE, mechanism="objective"),
-        "class-weights": one(GAUSSIAN, class_weight={0: 0.3, 2: 2.0}, pairs=3,
-                             variants=without("sparse", "dask"))}),
-    **fits_of(dp.DPOrdinalRegression, "three labels", {"classes": [2, 0, 1]}, {
-        "gradient": one(GAUSSIAN, PAIRS, pairs=3), "late": one(({"mu": 300.0},), PAIRS, pairs=3),
-        "class-weights": one(GAUSSIAN, PAIRS, class_weight={0: 0.3, 2: 2.0}, pairs=3,
-                             variants=without("sparse", "dask"))}),
+    **fits_of(
+        dp.DPLogisticRegression,
+        "label",
+        TWO,
+        {**SUMS, **INFERENCE, "late": one(({"mu": 300.0},), pairs=3)},
+    ),
+    **fits_of(
+        dp.DPLogisticRegression,
+        "three labels",
+        THREE,
+        {
+            "three": one(GAUSSIAN, pairs=3),
+            "three-ridged": one(GAUSSIAN, RIDGED, mechanism="gradient", pairs=3),
+            "three-late": one(({"mu": 300.0},), pairs=3),
+            "three-objective": one(APPROXIMATE, mechanism="objective"),
+            "class-weights": one(
+                GAUSSIAN, class_weight={0: 0.3, 2: 2.0}, pairs=3, variants=without("sparse", "dask")
+            ),
+        },
+    ),
+    **fits_of(
+        dp.DPOrdinalRegression,
+        "three labels",
+        {"classes": [2, 0, 1]},
+        {
+            "gradient": one(GAUSSIAN, PAIRS, pairs=3),
+            "late": one(({"mu": 300.0},), PAIRS, pairs=3),
+            "class-weights": one(
+                GAUSSIAN,
+                PAIRS,
+                class_weight={0: 0.3, 2: 2.0},
+                pairs=3,
+                variants=without("sparse", "dask"),
+            ),
+        },
+    ),
     **fits_of(dp.DPLinearSVC, "label", TWO, SUMS),
-    **fits_of(dp.DPLinearSVC, "three labels", THREE, {
-        "three": one(GAUSSIAN, pairs=3), "three-late": one(({"mu": 300.0},), pairs=3)}),
+    **fits_of(
+        dp.DPLinearSVC,
+        "three labels",
+        THREE,
+        {"three": one(GAUSSIAN, pairs=3), "three-late": one(({"mu": 300.0},), pairs=3)},
+    ),
     **fits_of(dp.DPTiltedClassifier, "label", TWO, TILTED),
-    **fits_of(dp.DPTopRankClassifier, "label", TWO, {
-        "output": one(GAUSSIAN, PAIRS, top=2, variants=ONLY_ROWS, relations=(REPLACE,), pairs=3),
-        "pure": one(PURE, PAIRS, loss="hinge", variants=ONLY_ROWS, relations=(REPLACE,), pairs=3)}),
-    **fits_of(dp.DPRobustClassifier, "label", TWO, {
-        **OUTPUT, "l1": one(GAUSSIAN, norm="l1"),
-        "cost": one(GAUSSIAN, cost=300.0, alpha=0.05, relations=(REPLACE,))}),
+    **fits_of(
+        dp.DPTopRankClassifier,
+        "label",
+        TWO,
+        {
+            "output": one(
+                GAUSSIAN, PAIRS, top=2, variants=ONLY_ROWS, relations=(REPLACE,), pairs=3
+            ),
+            "pure": one(
+                PURE, PAIRS, loss="hinge", variants=ONLY_ROWS, relations=(REPLACE,), pairs=3
+            ),
+        },
+    ),
+    **fits_of(
+        dp.DPRobustClassifier,
+        "label",
+        TWO,
+        {
+            **OUTPUT,
+            "l1": one(GAUSSIAN, norm="l1"),
+            "cost": one(GAUSSIAN, cost=300.0, alpha=0.05, relations=(REPLACE,)),
+        },
+    ),
     **fits_of(dp.DPAUCClassifier, "label", TWO, AUC),
-    **fits_of(dp.DPAUCClassifier, "kept label", TWO, {
-        "public-labels": one(GAUSSIAN, PAIRS, mechanism="output", label_private=False, variants=ONLY_ROWS,
-                             relations=(REPLACE,))}),
-    **{name: fit for kind in (dp.DPMedian, dp.DPPiecewiseLinear, dp.DPBowl, dp.DPL1Link)
-       for name, fit in fits_of(kind, "matrix", {}, MATRIX).items()},
-}  # fmt: skip
+    **fits_of(
+        dp.DPAUCClassifier,
+        "kept label",
+        TWO,
+        {
+            "public-labels": one(
+                GAUSSIAN,
+                PAIRS,
+                mechanism="output",
+                label_private=False,
+                variants=ONLY_ROWS,
+                relations=(REPLACE,),
+            )
+        },
+    ),
+    **{
+        name: fit
+        for kind in (dp.DPMedian, dp.DPPiecewiseLinear, dp.DPBowl, dp.DPL1Link)
+        for name, fit in fits_of(kind, "matrix", {}, MATRIX).items()
+    },
+}
 FITS: dict[str, Fit] = {
     **ESTIMATORS,
     **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, PERSONS),

@@ -1,4 +1,6 @@
-"""Small tables and their neighbours: odd values, uneven people, weights, invalid rows, several ways to hold them."""
+"""Small tables and their neighbours: odd values, uneven people, weights, invalid rows, several
+ways to hold them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from dpconvex.engine.person_identifiers import person_tags
 SIZES = (3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 40)
 VARIANTS = ["rows", "people", "weights", "sparse", "dask", "ignored"]
 VALUES = ["ordinary", "zero", "tiny", "huge", "mirrored", "flipped", "bounds"]
-LOW, HIGH = -1.0, 1.0
+LOW = -1.0
+HIGH = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,10 @@ class Family:
     Parameters
     ----------
     fit : fits.Fit
-        Says what is predicted ("number", "label", "kept label", "three labels", "sign" or "matrix"), what is offered,
-        how many rows a person may have that nobody names, and whether records are drawn by their places: one then
-        keeps its place and name, and one more comes last.
+        Says what is predicted ("number", "label", "kept label", "three labels", "sign" or
+        "matrix"), what is offered, how many rows a person may have that nobody names, and whether
+        records are drawn by their places: one then keeps its place and name, and one more comes
+        last.
     variant : str
         How the data are held, one of `VARIANTS`.
     relation : {"replace_one", "add_or_remove_one"}
@@ -68,16 +72,28 @@ class Family:
     """
 
     def __init__(
-        self, fit: Any, variant: str, relation: str, seed: int, columns: tuple[int, int], sizes: tuple[int, ...] = SIZES
+        self,
+        fit: Any,
+        variant: str,
+        relation: str,
+        seed: int,
+        columns: tuple[int, int],
+        sizes: tuple[int, ...] = SIZES,
     ) -> None:
         self.rng = np.random.default_rng([seed, VARIANTS.index(variant), relation == "replace_one"])
-        self.fit, self.variant, self.adds = fit, variant, relation == "add_or_remove_one"
+        self.fit = fit
+        self.variant = variant
+        self.adds = relation == "add_or_remove_one"
         self.columns = int(self.rng.integers(columns[0], columns[1] + 1))
         self.size = int(self.rng.choice(sizes))
         also = self.rng.random(3) < 0.3  # in people and partitions, of what is offered
         mixed = variant in ("people", "dask")
-        self.people = variant == "people" or bool(variant == "dask" and "people" in fit.variants and also[0])
-        self.weighted = variant == "weights" or bool(mixed and "weights" in fit.variants and also[1])
+        self.people = variant == "people" or bool(
+            variant == "dask" and "people" in fit.variants and also[0]
+        )
+        self.weighted = variant == "weights" or bool(
+            mixed and "weights" in fit.variants and also[1]
+        )
         self.invalid = variant == "ignored" or bool(mixed and "ignored" in fit.variants and also[2])
         self.several = (1, 1, 2, 3, 6) if self.people else range(1, fit.rows_each + 1)
         self.layout = str(self.rng.choice(["C", "F"])), str(self.rng.choice(["f8", "f8", "f4"]))
@@ -146,7 +162,9 @@ class Family:
 
     def neighbour(self) -> Table:
         """Return a neighbour of D: one record is another one, or one more or less."""
-        rng, records, in_place = self.rng, list(self.records), self.fit.in_place
+        rng = self.rng
+        records = list(self.records)
+        in_place = self.fit.in_place
         place = int(rng.integers(len(records)))
         old = records[place]
         named = old.name if not self.adds and (in_place or rng.random() < 0.5) else self.names[-1]
@@ -167,13 +185,20 @@ class Family:
         return self._held(records)
 
     def _held(self, records: list[Record]) -> Table:
-        none = replace(self.records[0], **{part: getattr(self.records[0], part)[:0] for part in _PARTS})
-        X, y, weights, order = (
-            np.concatenate([getattr(record, part) for record in [none, *records]]) for part in _PARTS
+        none = replace(
+            self.records[0], **{part: getattr(self.records[0], part)[:0] for part in _PARTS}
         )
-        names = np.repeat([none.name, *(r.name for r in records)], [0, *(len(r.y) for r in records)])
+        X, y, weights, order = (
+            np.concatenate([getattr(record, part) for record in [none, *records]])
+            for part in _PARTS
+        )
+        names = np.repeat(
+            [none.name, *(r.name for r in records)], [0, *(len(r.y) for r in records)]
+        )
         if self.people or self.fit.rows_each > 1:
-            X, y, weights, names = (part[np.argsort(order, kind="stable")] for part in (X, y, weights, names))
+            X, y, weights, names = (
+                part[np.argsort(order, kind="stable")] for part in (X, y, weights, names)
+            )
         layout, dtype = self.layout
         if dtype == "f4":
             X = np.clip(X, -3e38, 3e38)

@@ -35,18 +35,30 @@ def seeds_of(name: str, relation: str, variant: str) -> Iterator[int]:
 
 
 class Replay:
-    """A table, its neighbours and how they are fitted, drawn by a seed; every tenth transcript is adversarial."""
+    """A table, its neighbours and how they are fitted, drawn by a seed; every tenth transcript
+    is adversarial.
+    """
 
     def __init__(
-        self, name: str, relation: str, variant: str, seed: int, on_edge: bool = False, sizes: tuple[int, ...] = ()
-    ) -> None:  # fmt: skip
-        self.fit, self.relation, self.seed, self.on_edge = FITS[name], relation, seed, on_edge
+        self,
+        name: str,
+        relation: str,
+        variant: str,
+        seed: int,
+        on_edge: bool = False,
+        sizes: tuple[int, ...] = (),
+    ) -> None:
+        self.fit = FITS[name]
+        self.relation = relation
+        self.seed = seed
+        self.on_edge = on_edge
         sizes = sizes or self.fit.sizes or (_SMALL if variant == "dask" else SIZES)
         if relation == ADD and sizes is SIZES:
             sizes = (1, *SIZES)  # one record, and none
         columns = (1, self.fit.columns)
         if on_edge:  # where products of matrices are known to round rows by how many there are
-            sizes, columns = (3, 5, 7, 11), (7, 8)
+            sizes = (3, 5, 7, 11)
+            columns = (7, 8)
         self.family = Family(self.fit, variant, relation, seed, columns, sizes)
         self.adversarial = not on_edge and np.random.default_rng([seed, 3]).random() < 0.1
         self.settled: dict[str, Any] = {}
@@ -63,34 +75,55 @@ class Replay:
         return run(lambda: self._fitted(table), seed=self.seed, liar=liar)
 
     def _put_on_edge(self) -> Deaf:
-        """Put residuals on an edge of something that is asked, and return the answers that lead there."""
-        self.settled = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "row_norm": None, "fit_intercept": True}
+        """Put residuals on an edge of something that is asked, and return the answers that lead
+        there.
+        """
+        self.settled = {
+            "feature_bounds": (-1, 1),
+            "target_bounds": (-1, 1),
+            "row_norm": None,
+            "fit_intercept": True,
+        }
         self.family.layout = ("C", "f8")
         with watched_edges() as edges:
             self.leader(Deaf(self.seed))
-        edges = [edge for edge in edges if edge[0].any() and edge[0].size == self.family.columns + 1]
-        counted = [edge for edge in edges if edge[1]]  # slopes are smooth where residuals are counted
-        theta, point = (counted or edges)[int(np.random.default_rng(self.seed).integers(len(counted or edges)))]
+        edges = [
+            edge for edge in edges if edge[0].any() and edge[0].size == self.family.columns + 1
+        ]
+        counted = [
+            edge for edge in edges if edge[1]
+        ]  # slopes are smooth where residuals are counted
+        theta, point = (counted or edges)[
+            int(np.random.default_rng(self.seed).integers(len(counted or edges)))
+        ]
         self.family.put_targets(lambda X: on_edge(X, theta, point))
         return Deaf(self.seed)
 
     def share(self, leader: Run) -> float:
-        """Fit a neighbour with the answers frozen, and return the share of the budget that tells both apart."""
+        """Fit a neighbour with the answers frozen, and return the share of the budget that tells
+        both apart.
+        """
         table = self.family.neighbour()
         follower = run(lambda: self._fitted(table), seed=self.seed, leader=leader.transcript)
         return spent(leader, follower)
 
     def _fitted(self, table: Table) -> Any:
         family = self.family
-        model = self.fit.model(self.relation, family.size, family.invalid, self.seed, **self.settled)
+        model = self.fit.model(
+            self.relation, family.size, family.invalid, self.seed, **self.settled
+        )
         given, more = table.given()
         if not hasattr(model, "_plan"):
             return model.fit(*given, **more)
         honest = model._plan
 
         def plan(*shape: object) -> Any:
-            # Planning sees the settings and these arguments alone: the same plan again, which takes most of the time.
-            key = (plain({name: value for name, value in vars(model).items() if name != "_plan"}), repr(shape))
+            # Planning sees the settings and these arguments alone: the same plan again, which takes
+            # most of the time.
+            key = (
+                plain({name: value for name, value in vars(model).items() if name != "_plan"}),
+                repr(shape),
+            )
             if key not in self._plans:
                 self._plans[key] = honest(*shape)
             return self._plans[key]
@@ -113,6 +146,11 @@ class Liar:
         if kind == "mixed":
             kind = self.rng.choice(["zero", "huge", "edge", "still", "far", "honest"])
         signs = self.rng.choice([-1.0, 1.0], value.shape)
-        lies = {"zero": 0.0 * value, "huge": 1e300 * signs, "edge": np.rint(2 * value) / 2, "still": value,
-                "far": 2.0**20 * scale * signs}  # fmt: skip
+        lies = {
+            "zero": 0.0 * value,
+            "huge": 1e300 * signs,
+            "edge": np.rint(2 * value) / 2,
+            "still": value,
+            "far": 2.0**20 * scale * signs,
+        }
         return lies.get(str(kind))

@@ -1,8 +1,10 @@
-"""Every estimator, mechanism, relation and kind of data: no neighbour is told apart by more than was paid for.
+"""Every estimator, mechanism, relation and kind of data: no neighbour is told apart by more than
+was paid for.
 
-What one record adds to anything that is released depends on that record alone, bit by bit. Each test runs a fit on a
-small table and fits of neighbours with its answers frozen, as `transcript` says. What cannot be offered is refused
-before anything is asked, so that the matrix has no third kind of cell.
+What one record adds to anything that is released depends on that record alone, bit by bit. Each
+test runs a fit on a small table and fits of neighbours with its answers frozen, as `transcript`
+says. What cannot be offered is refused before anything is asked, so that the matrix has no third
+kind of cell.
 """
 
 import re
@@ -35,7 +37,8 @@ def replay(name, relation, variant, tables, each=EACH, **options):
         pairs = Replay(name, relation, variant, seed, **options)
         try:
             leader = pairs.leader()
-        except ValueError as error:  # a draw of so few records that no penalty or share fits: refused before any query
+        # a draw of so few records that no penalty or share fits: refused before any query
+        except ValueError as error:
             if not re.search("No penalty fits|'share' parameter", str(error)):
                 raise
             continue
@@ -64,17 +67,25 @@ KINKED += ["DPNewsvendor-auto", "DPLinearRegression-squares"]
 
 @pytest.mark.parametrize("name", KINKED)
 def test_residuals_on_edges_are_told_by_their_own_records(name):
-    """Answers that lead to known points, and targets on the edges there: a bit of another row's margin would show."""
+    """Answers that lead to known points, and targets on the edges there: a bit of another row's
+    margin would show.
+    """
     replay(name, ADD, "rows", tables=3, each=2, on_edge=True)
 
 
-DESCENTS = ["DPQuantileRegressor-gradient", "DPLogisticRegression-gradient", "DPLinearRegression-squares"]
+DESCENTS = [
+    "DPQuantileRegressor-gradient",
+    "DPLogisticRegression-gradient",
+    "DPLinearRegression-squares",
+]
 
 
 @pytest.mark.parametrize("variant", ["rows", "people", "sparse"])
 @pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-late", "DPLinearSVC-output"])
 def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
-    """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows go through."""
+    """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows
+    go through.
+    """
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation, "BLOCK_BYTES", 1)
     for relation in RELATIONS:
@@ -84,7 +95,9 @@ def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
 @pytest.mark.parametrize("variant", ["rows", "people"])
 @pytest.mark.parametrize("name", DESCENTS)
 def test_parts_of_the_rows_keep_to_it(name, variant, monkeypatch):
-    """Geometry and early steps on some rows, or people: the record that differs is among them, or not."""
+    """Geometry and early steps on some rows, or people: the record that differs is among them,
+    or not.
+    """
     monkeypatch.setattr(constants, "GEOMETRY_ROWS", (6.0, 6.0))
     monkeypatch.setattr(constants, "EARLY_ROWS", (6.0, 0.0))
     monkeypatch.setattr(constants, "NORM_SLACK", 5.0)  # a bound stands for lengths
@@ -107,7 +120,9 @@ def test_there_are_as_many_pairs_as_are_wanted():
 
 def refused(fit, relation, variant):
     """Whether a fit is refused, and nothing asked before."""
-    family = Family(replace(fit, variants=(variant,)), variant, relation, 0, (1, fit.columns), fit.sizes or (9,))
+    family = Family(
+        replace(fit, variants=(variant,)), variant, relation, 0, (1, fit.columns), fit.sizes or (9,)
+    )
     with listening(Transcript()) as transcript:
         try:
             given, more = family.table().given()

@@ -15,7 +15,9 @@ from dpconvex.privacy.bounds import Bounds
 
 
 def is_caught(name, relation, variant="rows", tables=12, on_edge=False):
-    """Whether some pair spends a tenth more than its budget, or differs in something that was not paid for."""
+    """Whether some pair spends a tenth more than its budget, or differs in something that was
+    not paid for.
+    """
     for seed in range(tables):
         pairs = Replay(name, relation, variant, seed, on_edge)
         pairs.adversarial = False
@@ -64,7 +66,9 @@ def test_half_a_clip_is_caught(name, sabotage, monkeypatch):
 
 @pytest.mark.parametrize("name", ["DPQuantileRegressor-gradient"])
 def test_one_product_as_of_blas_is_caught(name, monkeypatch):
-    """Rows of an incomplete group of four are summed in another order, as products of matrices do on many machines."""
+    """Rows of an incomplete group of four are summed in another order, as products of matrices
+    do on many machines.
+    """
     assert not is_caught(name, ADD, tables=2, on_edge=True)
     honest = dense_kernels.dense_vector_products
 
@@ -136,7 +140,9 @@ def share_phases(monkeypatch):
 def spread_of_one(monkeypatch):
     """Draw as if one record could move scores half as far apart."""
     honest = exponential_choices.exponential_loss_spread
-    monkeypatch.setattr(exponential_choices, "exponential_loss_spread", lambda bounds: honest(bounds) // 2)
+    monkeypatch.setattr(
+        exponential_choices, "exponential_loss_spread", lambda bounds: honest(bounds) // 2
+    )
 
 
 def whole_weights(monkeypatch):

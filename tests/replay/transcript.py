@@ -1,14 +1,17 @@
-"""Record and replay: everything that a fit lets out, and what a neighbour's fit would have let out in its place.
+"""Record and replay: everything that a fit lets out, and what a neighbour's fit would have let out
+in its place.
 
-A fit asks questions about its rows. Each answer passes the gate, :class:`~dpconvex.privacy.noise.NoiseSource`, and
-what follows may depend on answers alone. So a fit on D is run and its answers are kept; then a fit on a neighbour is
-run with the answers frozen. Both must ask the same questions and show the same attributes to the last bit, and their
-exact values may lie apart by no more than the certificate pays for.
+A fit asks questions about its rows. Each answer passes the gate,
+:class:`~dpconvex.privacy.noise.NoiseSource`, and what follows may depend on answers alone. So a fit
+on D is run and its answers are kept; then a fit on a neighbour is run with the answers frozen. Both
+must ask the same questions and show the same attributes to the last bit, and their exact values may
+lie apart by no more than the certificate pays for.
 
 What is no sum with noise passes hooks of its own here:
 
 - a choice (exponential mechanism): the answer is the outcome, the values are the scores;
-- objective perturbation: the answer is the minimiser, and the neighbour's tilt is the one that leads to the same point;
+- objective perturbation: the answer is the minimiser, and the neighbour's tilt is the one that
+  leads to the same point;
 - stochastic descent: batches are frozen, and the values are the sums over them, step by step.
 """
 
@@ -34,20 +37,27 @@ from dpconvex.privacy.noise import NoiseSource, Words, on_grid
 from dpconvex.solvers import sgd_loops
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
-GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
+GATE = "gate"
+PICK = "choice"
+TILT = "tilt"
+BATCH = "batch"
 
-_CHOOSE, _BELOW = exponential_choices.exponential_mechanism, Words.below
-_SOLVE, _RELEASE = perturbed_minimiser.certified_minimiser, PrivateMechanism.release
-_TAKE, _STRUCTURED = dp_sgd._NoisySGDRun._take_sgd_steps, dp_sgd.descend_noisy_sgd
-_DRAW, _MEMBERS = sgd_loops.draw_sgd_batches, sgd_loops.sgd_batch_members
+_CHOOSE = exponential_choices.exponential_mechanism
+_BELOW = Words.below
+_SOLVE = perturbed_minimiser.certified_minimiser
+_RELEASE = PrivateMechanism.release
+_TAKE = dp_sgd._NoisySGDRun._take_sgd_steps
+_STRUCTURED = dp_sgd.descend_noisy_sgd
+_DRAW = sgd_loops.draw_sgd_batches
+_MEMBERS = sgd_loops.sgd_batch_members
 
 
 @dataclass
 class Question:
     """What was asked, the exact value and the answer.
 
-    ``asked`` is what an observer may see: kind, law, scale and shape. ``limit`` is how far the value may move, where
-    the certificate's term is known.
+    ``asked`` is what an observer may see: kind, law, scale and shape. ``limit`` is how far the
+    value may move, where the certificate's term is known.
     """
 
     asked: tuple[Any, ...]
@@ -81,7 +91,9 @@ class Question:
 
 @dataclass
 class Transcript:
-    """Questions and answers of one fit; with a ``leader``, its answers; with a ``liar``, answers of its choice."""
+    """Questions and answers of one fit; with a ``leader``, its answers; with a ``liar``, answers
+    of its choice.
+    """
 
     leader: Transcript | None = None
     liar: Callable[[np.ndarray, float], np.ndarray | None] | None = None
@@ -105,7 +117,9 @@ class Transcript:
         return honest if lie is None else np.clip(lie, -most, most)
 
     def add(self, noise, law, value, scale, limit=math.inf):
-        """The gate: the value on the public grid, plus noise; noise is drawn in any case, to stay in step."""
+        """The gate: the value on the public grid, plus noise; noise is drawn in any case, to
+        stay in step.
+        """
         grid = grid_of(scale)
         cells = on_grid(value, grid)
         law_of = noise.gaussian if law == "gaussian" else noise.l2_laplace
@@ -116,14 +130,18 @@ class Transcript:
         return answer.copy()
 
     def choose(self, words, scores, rate, weights=None):
-        """A draw from scores: the frozen outcome, wherever it stands among the neighbour's scores."""
-        value, frozen = -np.asarray(scores, dtype=np.float64), self._frozen()
+        """A draw from scores: the frozen outcome, wherever it stands among the neighbour's
+        scores.
+        """
+        value = -np.asarray(scores, dtype=np.float64)
+        frozen = self._frozen()
         index = _CHOOSE(words, scores, rate, weights)
         if weights is None:
             answer = self._answer(np.array(index), np.array(index), 1.0, 0)
             self.questions.append(Question((PICK, rate, value.shape), value, answer))
             return int(answer)
-        # Outcomes share scores. Of which score the frozen one has, and its place there, the neighbour says.
+        # Outcomes share scores. Of which score the frozen one has, and its place there, the
+        # neighbour says.
         ends = np.cumsum(np.asarray(weights, dtype=np.float64))
         self._rest = -1  # to be drawn next
         answer = np.array(index)
@@ -135,11 +153,14 @@ class Transcript:
         return index
 
     def below(self, words, bound):
-        """Whole random numbers; after a choice among scores that are shared, the place among the equals."""
+        """Whole random numbers; after a choice among scores that are shared, the place among the
+        equals.
+        """
         drawn = _BELOW(words, bound)
         if self._rest is None:
             return drawn
-        rest, self._rest = self._rest, None
+        rest = self._rest
+        self._rest = None
         if rest >= 0:
             return rest
         last = self.questions[-1]
@@ -148,12 +169,15 @@ class Transcript:
         return drawn
 
     def solve(self, solver, objective, start, tolerance):
-        """A minimiser. Of a tilted objective it is the answer: a neighbour's tilt is the one that leads there."""
+        """A minimiser. Of a tilted objective it is the answer: a neighbour's tilt is the one
+        that leads there.
+        """
         point = _SOLVE(solver, objective, start, tolerance)
         assert np.linalg.norm(objective.gradient(point)) <= tolerance, "the gap is too wide"
         if not self.certificate.mechanism.endswith("objective"):
             return point
-        bounds, term = self.certificate.bounds, self.certificate.noise["objective"]
+        bounds = self.certificate.bounds
+        term = self.certificate.noise["objective"]
         theta = self._answer(point, point, 1.0, 2 * np.abs(point).max())
         gradient = objective.gradient(theta)
         asked = (TILT, term.distribution, term.scale, theta.shape, tolerance)
@@ -166,11 +190,15 @@ class Transcript:
         return _SOLVE(solver, objective.with_linear(-gradient), start, tolerance)
 
     def take(self, run, steps, total):
-        """Steps of stochastic descent, one by one: what a batch sums to is asked, and theta is frozen."""
+        """Steps of stochastic descent, one by one: what a batch sums to is asked, and theta is
+        frozen.
+        """
         rate = run.settings["step_size"] / run.size
         for _ in range(steps):
             drawn = np.random.Generator(np.random.SFC64([self.seed, len(self.questions)]))
-            run.generator, std, run.std = drawn, run.std, 0.0
+            run.generator = drawn
+            std = run.std
+            run.std = 0.0
             before = run.theta.copy()
             _TAKE(run, 1, np.zeros_like(total))
             run.std = std
@@ -187,11 +215,14 @@ class Transcript:
         return answer
 
     def draw_batches(self, generator, sampling, n_rows, size, rate, steps):
-        """Sizes and swaps of batches; where the neighbour has a record more, it is in every batch."""
+        """Sizes and swaps of batches; where the neighbour has a record more, it is in every
+        batch.
+        """
         sizes, swaps = _DRAW(generator, sampling, n_rows, size, rate, steps)
         frozen = None if self.leader is None else self.leader._batches[len(self._batches)]
         if frozen is not None and frozen[0] != n_rows:
-            sizes, swaps = np.array([frozen.size]), np.zeros(frozen.size, np.int64)
+            sizes = np.array([frozen.size])
+            swaps = np.zeros(frozen.size, np.int64)
         self._batches.append(np.array([n_rows]))
         return sizes, swaps
 
@@ -208,7 +239,8 @@ class Transcript:
 
     def structured(self, objective, certificate, generator):
         """One step of stochastic descent on matrices, from 0: what its batch sums to is asked."""
-        term, settings = certificate.noise["gradients"], certificate.parameters["sgd"]
+        term = certificate.noise["gradients"]
+        settings = certificate.parameters["sgd"]
         rate = settings["step_size"] / settings["batch_size"]
         generator = np.random.Generator(np.random.SFC64([self.seed]))
         silent = replace(certificate, noise={"gradients": replace(term, scale=1e-300, releases=1)})
@@ -221,7 +253,9 @@ class Transcript:
 
 
 def _determinant(bounds: Any) -> float:
-    """Return by how much the logarithm of the Hessian's determinant may differ, by the theorem that is stated."""
+    """Return by how much the logarithm of the Hessian's determinant may differ, by the theorem
+    that is stated.
+    """
     if bounds._trace_form is None:
         return float(bounds.rank * math.log1p(bounds.curvature_ratio))
     _, kappa, _, _, rank = bounds._trace_form
@@ -230,24 +264,44 @@ def _determinant(bounds: Any) -> float:
 
 @contextmanager
 def listening(transcript: Transcript) -> Iterator[Transcript]:
-    """Let all that is released pass through a transcript: the one place where the harness touches the library."""
+    """Let all that is released pass through a transcript: the one place where the harness
+    touches the library.
+    """
     heard = transcript
     hooks = [
-        (NoiseSource, "add", lambda noise, value, term: heard.add(
-            noise, term.distribution, value, term.scale, term.rounded_sensitivity)),
-        (NoiseSource, "add_gaussian", lambda noise, value, std: heard.add(noise, "gaussian", value, std)),
-        (NoiseSource, "add_l2_laplace", lambda noise, value, scale: heard.add(noise, "l2-laplace", value, scale)),
+        (
+            NoiseSource,
+            "add",
+            lambda noise, value, term: heard.add(
+                noise, term.distribution, value, term.scale, term.rounded_sensitivity
+            ),
+        ),
+        (
+            NoiseSource,
+            "add_gaussian",
+            lambda noise, value, std: heard.add(noise, "gaussian", value, std),
+        ),
+        (
+            NoiseSource,
+            "add_l2_laplace",
+            lambda noise, value, scale: heard.add(noise, "l2-laplace", value, scale),
+        ),
         (exponential_choices, "exponential_mechanism", heard.choose),
         (Words, "below", lambda words, bound: heard.below(words, bound)),
         (perturbed_minimiser, "certified_minimiser", heard.solve),
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
-        # What warns of privacy's cost sees the certificate alone, which is compared, and takes a third of the time.
+        # What warns of privacy's cost sees the certificate alone, which is compared, and takes a
+        # third of the time.
         (release_path, "warn_of_privacy_cost", lambda certificate: None),
-        (dp_sgd._NoisySGDRun, "_take_sgd_steps", lambda run, steps, total: heard.take(run, steps, total)),
+        (
+            dp_sgd._NoisySGDRun,
+            "_take_sgd_steps",
+            lambda run, steps, total: heard.take(run, steps, total),
+        ),
         (dp_sgd, "descend_noisy_sgd", heard.structured),
         (sgd_loops, "draw_sgd_batches", heard.draw_batches),
         (sgd_loops, "sgd_batch_members", heard.batch_members),
-    ]  # fmt: skip
+    ]
     with ExitStack() as stack:
         for owner, name, hook in hooks:
             stack.enter_context(mock.patch.object(owner, name, hook))
@@ -256,7 +310,9 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
 
 @dataclass
 class Run:
-    """One fit: what passed the gate, all that it shows, and what it may spend, None where no sum of moves tells."""
+    """One fit: what passed the gate, all that it shows, and what it may spend, None where no sum
+    of moves tells.
+    """
 
     transcript: Transcript
     shown: object
@@ -264,7 +320,9 @@ class Run:
 
 
 def run(fit: Callable[[], Any], **options: Any) -> Run:
-    """Fit and keep everything that can be seen: questions, attributes, warnings, and an error if there is one."""
+    """Fit and keep everything that can be seen: questions, attributes, warnings, and an error if
+    there is one.
+    """
     with ExitStack() as stack:
         transcript = stack.enter_context(listening(Transcript(**options)))
         said = stack.enter_context(warnings.catch_warnings(record=True))
@@ -305,12 +363,18 @@ def plain(value: Any) -> Any:
 
 
 def spent(first: Run, second: Run) -> float:
-    """Return the share of the budget that tells two fits apart, after a check that nothing else does."""
-    asked, again = first.transcript.questions, second.transcript.questions
+    """Return the share of the budget that tells two fits apart, after a check that nothing else
+    does.
+    """
+    asked = first.transcript.questions
+    again = second.transcript.questions
     assert asked, "nothing was asked"
     assert [question.asked for question in asked] == [question.asked for question in again]
     assert first.shown == second.shown, "what is shown depends on something that was not released"
-    shares, square, pure, moved = [0.0], 0.0, 0.0, 0
+    shares = [0.0]
+    square = 0.0
+    pure = 0.0
+    moved = 0
     for mine, theirs in zip(asked, again, strict=True):
         move = mine.move(theirs)
         moved += move > 0

@@ -1,4 +1,6 @@
-"""Effects of columns: those of the model's own predictions, with the covariance that was released."""
+"""Effects of columns: those of the model's own predictions, with the covariance that was
+released.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ import pytest
 from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 
-from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor, load_model, save_model
+from dpconvex import (
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+    load_model,
+    save_model,
+)
 from dpconvex.preprocessing import PublicTable
 from dpconvex.reports.effects import column_effects
 
@@ -32,7 +40,12 @@ def rows(n=6000):
             "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), "D"),
         }
     )
-    frame["y"] = -(((frame.age - 50) / 20) ** 2) + 0.02 * frame.hours + (frame.job == "farmer") + rng.normal(0, 1, n)
+    frame["y"] = (
+        -(((frame.age - 50) / 20) ** 2)
+        + 0.02 * frame.hours
+        + (frame.job == "farmer")
+        + rng.normal(0, 1, n)
+    )
     return frame
 
 
@@ -58,8 +71,11 @@ def test_an_effect_is_a_difference_of_predictions(fitted):
         effect = effects[name]
         points = cells if name == "age" else effect.points
         found = np.interp(points, effect.points, effect.values)
-        np.testing.assert_allclose(found, [predicted(**{name: cell}) - predicted() for cell in cells], atol=1e-9)
-    hours, age = effects["hours"], effects["age"]
+        np.testing.assert_allclose(
+            found, [predicted(**{name: cell}) - predicted() for cell in cells], atol=1e-9
+        )
+    hours = effects["hours"]
+    age = effects["age"]
     spans = [predicted(hours=hour) - predicted(hours=1.0) for hour in hours.points]
     np.testing.assert_allclose(hours.values - hours.values[0], spans, atol=1e-9)
     assert hours.values.mean() == pytest.approx(0)
@@ -76,9 +92,11 @@ def test_an_effect_is_a_difference_of_predictions(fitted):
 
 def test_intervals_use_the_released_covariance(fitted):
     model = fitted[-1]
-    names, covariance = list(fitted[0].get_feature_names_out()), model.released_["covariance"]
+    names = list(fitted[0].get_feature_names_out())
+    covariance = model.released_["covariance"]
     effects = {effect.name: effect for effect in column_effects(model, fitted[0], level=0.9)}
-    margin, ends = norm.ppf(0.95), model.confidence_interval(0.9)
+    margin = norm.ppf(0.95)
+    ends = model.confidence_interval(0.9)
     farmer = names.index("job=farmer")
     np.testing.assert_allclose([effects["job"].low[2], effects["job"].high[2]], ends[farmer])
     at = np.array([names.index("hours"), names.index("I(hours ** 2)")])
@@ -90,7 +108,8 @@ def test_intervals_use_the_released_covariance(fitted):
 
 
 def test_without_a_reference_effects_are_from_the_mean_and_without_inference_have_no_interval():
-    frame, table = rows(1000), PublicTable({**SCHEMA, "features": {"age": [17, 90]}, "target": {"y": [-8, 8]}})
+    frame = rows(1000)
+    table = PublicTable({**SCHEMA, "features": {"age": [17, 90]}, "target": {"y": [-8, 8]}})
     frame["label"] = (frame.y > 0).astype(int)
     model = DPLogisticRegression(feature_bounds=table.feature_bounds, classes=[0, 1]).fit(
         table.transform(frame), frame.label

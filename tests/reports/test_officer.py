@@ -1,4 +1,6 @@
-"""What an officer reads: every question answered or named as open, in the user's words, and a registry entry."""
+"""What an officer reads: every question answered or named as open, in the user's words, and a
+registry entry.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from dpconvex.reports import render_report
 from dpconvex.reports.charts import accuracy_chart, standalone_svg
 from dpconvex.reports.coefficients_and_forecasts import forecast_accuracy, gaussian_guarantee
 from dpconvex.reports.nist_registry import YOURS, nist_answers, registry_entry, write_registry_entry
-from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts, parse_release_file, read_release_file
+from dpconvex.reports.release_file import (
+    FIELDS,
+    ReleaseFileFacts,
+    parse_release_file,
+    read_release_file,
+)
 from dpconvex.reports.wording import unit_name_wording
 
 RELEASE = ReleaseFileFacts(**{name: f"answer about {name}" for name in FIELDS if name != "unit"})
@@ -76,8 +83,12 @@ def test_every_question_of_nist_is_answered_or_named_as_yours():
     certificate = fitted().certificate_
     found = nist_answers(certificate, ReleaseFileFacts(), has_ledger=False)
     assert {item.layer for item in found} == {
-        "Guarantee", "Algorithms and utility", "Implementation", "Trust and security", "Data collection",
-    }  # fmt: skip
+        "Guarantee",
+        "Algorithms and utility",
+        "Implementation",
+        "Trust and security",
+        "Data collection",
+    }
     assert all(item.answer.strip() for item in found)
     opened = {item.question for item in found if item.open}
     answered = {item.question for item in nist_answers(certificate, RELEASE, True) if item.open}
@@ -90,32 +101,74 @@ def test_every_question_of_nist_is_answered_or_named_as_yours():
 
 # The registry's fields, from its public description.
 DEPLOYMENT = {
-    "name", "data_curator", "intended_use", "data_product_type", "data_product_region", "description",
-    "publication_date", "data_product_sector", "dp_flavor", "privacy_loss", "model", "accounting", "implementation",
+    "name",
+    "data_curator",
+    "intended_use",
+    "data_product_type",
+    "data_product_region",
+    "description",
+    "publication_date",
+    "data_product_sector",
+    "dp_flavor",
+    "privacy_loss",
+    "model",
+    "accounting",
+    "implementation",
     "additional_information",
-}  # fmt: skip
+}
 INNER = {
     "dp_flavor": {
-        "name", "input_metric", "bound_on_input_distance", "output_measure", "data_domain", "unprotected_quantities",
+        "name",
+        "input_metric",
+        "bound_on_input_distance",
+        "output_measure",
+        "data_domain",
+        "unprotected_quantities",
     },
     "privacy_loss": {
-        "privacy_unit", "privacy_unit_description", "privacy_parameters", "privacy_parameters_description",
+        "privacy_unit",
+        "privacy_unit_description",
+        "privacy_parameters",
+        "privacy_parameters_description",
     },
     "model": {
-        "model_name", "model_name_description", "actors", "release_type", "release_type_description",
-        "data_source_type", "data_source_type_description", "access_type", "access_type_description",
+        "model_name",
+        "model_name_description",
+        "actors",
+        "release_type",
+        "release_type_description",
+        "data_source_type",
+        "data_source_type_description",
+        "access_type",
+        "access_type_description",
     },
     "accounting": {"post_processing", "composition"},
     "implementation": {"pre_processing_eda_hyperparameter_tuning", "mechanisms", "justification"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     "sign",
-    ["\x7f", "\x80", "\x85", "\x9b", "\x1b", "\0", "\ufffe", "\uffff", "\u2028", "\ufeff", "\U0001f600", "é", "\n"],
+    [
+        "\x7f",
+        "\x80",
+        "\x85",
+        "\x9b",
+        "\x1b",
+        "\0",
+        "\ufffe",
+        "\uffff",
+        "\u2028",
+        "\ufeff",
+        "\U0001f600",
+        "é",
+        "\n",
+    ],
 )
 def test_a_registry_entry_is_yaml_whatever_its_publisher_writes(tmp_path, sign):
-    """U+007F, U+009B and U+FFFE may not stand in YAML: the entry was written, and nobody could read it."""
+    """U+007F, U+009B and U+FFFE may not stand in YAML: the entry was written, and nobody could
+    read it.
+    """
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
     release = ReleaseFileFacts(name=f"a{sign}b", author=f"{sign}")
     path = write_registry_entry(fitted(), tmp_path / "entry.yaml", release)
@@ -134,9 +187,13 @@ def test_the_registry_entry_has_the_registrys_fields(tmp_path):
     assert entry["tier"] == 3
     assert registry_entry(fitted())["tier"] == 1
     assert deployment["privacy_loss"]["privacy_parameters"] == {"rho": 0.125, "mu": 0.5}
-    parameters = registry_entry(fitted(epsilon=2.0))["deployment"]["privacy_loss"]["privacy_parameters"]
+    parameters = registry_entry(fitted(epsilon=2.0))["deployment"]["privacy_loss"][
+        "privacy_parameters"
+    ]
     assert parameters == {"epsilon": 2.0, "delta": 1e-6}
-    path = write_registry_entry(fitted(), tmp_path / "entry.yaml", ReleaseFileFacts(name='a "b": #c'))
+    path = write_registry_entry(
+        fitted(), tmp_path / "entry.yaml", ReleaseFileFacts(name='a "b": #c')
+    )
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
     read = yaml.safe_load(path.read_text())
     assert read["deployment"]["name"] == 'a "b": #c'

@@ -41,9 +41,16 @@ from dpconvex.reports.studio_pages import (
 from dpconvex.reports.studio_server import Studio
 
 WISH = {
-    "task": "quantile", "rows": 10_000, "columns": 10, "budget": 1.0, "delta": 1e-6, "level": 0.5,
-    "per_person": 3, "wanted": 0.05, "kind": "epsilon",
-}  # fmt: skip
+    "task": "quantile",
+    "rows": 10_000,
+    "columns": 10,
+    "budget": 1.0,
+    "delta": 1e-6,
+    "level": 0.5,
+    "per_person": 3,
+    "wanted": 0.05,
+    "kind": "epsilon",
+}
 
 
 @pytest.fixture
@@ -100,7 +107,12 @@ def test_nobody_else_is_let_in(studio):
         {**own, "Host": "evil.example"},
         {**own, "Host": "127.0.0.1"},
     ):
-        for method, path in (("POST", "/forecast"), ("POST", "/schema"), ("POST", "/model"), ("GET", "/ledger")):
+        for method, path in (
+            ("POST", "/forecast"),
+            ("POST", "/schema"),
+            ("POST", "/model"),
+            ("GET", "/ledger"),
+        ):
             assert ask(studio, method, path, stranger, body)[0] == 403, (stranger, path)
     assert ask(studio, "POST", "/forecast", own, body)[0] == 200
     assert "first" in ask(studio, "GET", "/ledger", own)[2]
@@ -117,7 +129,9 @@ def test_the_page_for_everybody_says_nothing(studio):
     assert studio.address.split("#")[1] not in page
     assert signed_in(studio)["X-Studio"] not in page
     other = Studio(studio.port, ledger=None)
-    assert asyncio.run(other._page(None)).body.decode() == page  # not even whether there is a ledger
+    assert (
+        asyncio.run(other._page(None)).body.decode() == page
+    )  # not even whether there is a ledger
     assert ask(studio, "GET", "/", {"Host": "evil.example"})[0] == 403
     for name in ("server.py", "..%2Fhtml.py", "%2Fetc%2Fpasswd", "studio.js%00", "..", "."):
         assert ask(studio, "GET", f"/files/{name}")[0] == 404
@@ -172,8 +186,15 @@ def test_files_of_intervals_are_verified(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"rows": -1}, {"rows": "many"}, {"columns": None}, {"budget": 1e9}, {"task": "<b>"}, {"delta": float("nan")}],
-)  # fmt: skip
+    [
+        {"rows": -1},
+        {"rows": "many"},
+        {"columns": None},
+        {"budget": 1e9},
+        {"task": "<b>"},
+        {"delta": float("nan")},
+    ],
+)
 def test_wishes_are_checked(wrong):
     with pytest.raises(InputError):
         StudioFitRequest.parse({**WISH, **wrong})
@@ -185,7 +206,12 @@ def test_forecasts_follow_the_sliders():
 
     assert loss(budget=0.1) > loss() > loss(budget=5.0)
     assert loss(rows=1000) > loss(rows=100_000)
-    for changed in ({}, {"kind": "mu", "budget": 0.3}, {"delta": 0.0}, *({"task": task} for task in TASKS)):
+    for changed in (
+        {},
+        {"kind": "mu", "budget": 0.3},
+        {"delta": 0.0},
+        *({"task": task} for task in TASKS),
+    ):
         found = studio_forecast({**WISH, **changed})
         assert "right answers at even odds" in found
         assert "None" not in found
@@ -196,10 +222,14 @@ def test_forecasts_follow_the_sliders():
 
 
 def test_a_forecast_calibrates_each_point_once(monkeypatch):
-    """What made forecasts slow: 5,000 calibrations, of mechanisms that a default fit does not run."""
+    """What made forecasts slow: 5,000 calibrations, of mechanisms that a default fit does not
+    run.
+    """
     planned = []
     original = fit_plan.plan_fit
-    monkeypatch.setattr(planner, "plan_fit", lambda *facts: planned.append(facts) or original(*facts))
+    monkeypatch.setattr(
+        planner, "plan_fit", lambda *facts: planned.append(facts) or original(*facts)
+    )
     monkeypatch.setattr(excess_risk, "calibrate", lambda *_: pytest.fail("not of a default fit"))
     for task in TASKS:
         planned.clear()
@@ -220,7 +250,13 @@ def test_the_needed_budget_reaches_the_wanted_loss():
 
 
 def test_hostile_files_are_words_only(tmp_path):
-    for content in (b"", b"{}", b"\x00\xff", b"[" * 100_000, b'{"format": "<script>alert(1)</script>"}'):
+    for content in (
+        b"",
+        b"{}",
+        b"\x00\xff",
+        b"[" * 100_000,
+        b'{"format": "<script>alert(1)</script>"}',
+    ):
         found = verify_studio_model(content)
         assert "Not verified." in found["verdict"]
         assert "<script" not in found["verdict"]
@@ -243,12 +279,14 @@ def test_every_control_in_a_browser(studio, tmp_path):
     try:
         browser.open(studio.address)
         browser.until("document.querySelector('#forecast .big')")
-        # Asked for and looked at in one script: no answer can be there yet, and no old number is to be seen.
+        # Asked for and looked at in one script: no answer can be there yet, and no old number is to
+        # be seen.
         told = browser.run(
-            "const c = document.querySelector('[name=rows]'); c.value = 5; c.dispatchEvent(new Event('input',"
-            "{bubbles: true})); const f = document.querySelector('#forecast');"
-            "return [f.getAttribute('aria-busy'), getComputedStyle(f.querySelector('.big')).visibility,"
-            "getComputedStyle(f, '::before').content]"
+            "const c = document.querySelector('[name=rows]'); c.value = 5; c.dispatchEvent(new "
+            "Event('input',{bubbles: true})); const f = document.querySelector('#forecast');"
+            "return [f.getAttribute('aria-busy'), "
+            "getComputedStyle(f.querySelector('.big')).visibility,getComputedStyle(f, "
+            "'::before').content]"
         )
         assert told[:2] == ["true", "hidden"]
         assert "Computing" in told[2]
@@ -261,7 +299,9 @@ def test_every_control_in_a_browser(studio, tmp_path):
                     "c.dispatchEvent(new Event('input', {bubbles: true}))"
                 )
                 browser.until("!document.querySelector('#forecast').classList.contains('waiting')")
-            assert browser.run("return document.querySelector('#forecast').innerHTML") != before, name
+            assert browser.run("return document.querySelector('#forecast').innerHTML") != before, (
+                name
+            )
             assert not browser.run("return document.querySelector('#forecast .bad')"), name
         for name in ("task", "kind", "delta"):
             count = browser.run(f"return document.querySelector('[name={name}]').length")
@@ -327,9 +367,10 @@ def test_a_browser_comes_by_the_private_page_and_other_ports_get_nothing(studio,
         browser.open(f"http://127.0.0.1:{other.server_port}/")
         assert browser.run("return sessionStorage.getItem('session')") is None
         answer = browser.run(
-            f"const asked = new XMLHttpRequest(); asked.open('GET', 'http://127.0.0.1:{studio.port}/ledger', false);"
-            f"asked.setRequestHeader('X-Studio', '{session}');"
-            "try { asked.send(); return asked.responseText } catch (error) { return 'refused' }"
+            "const asked = new XMLHttpRequest(); asked.open('GET', "
+            f"'http://127.0.0.1:{studio.port}/ledger', false);asked.setRequestHeader('X-Studio', "
+            f"'{session}');try "
+            "{ asked.send(); return asked.responseText } catch (error) { return 'refused' }"
         )
         assert answer == "refused"  # even with the session: no page of another origin is answered
         assert seen
@@ -351,7 +392,10 @@ def test_a_phone_shows_it_without_scrolling_sideways(studio):
         browser.until("document.querySelector('#forecast .big')")
         wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1]
-        heights = "return [...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
+        heights = (
+            "return [...document.querySelectorAll('svg text')].map(t => "
+            "t.getBoundingClientRect().height)"
+        )
         for width in (390, 1280):
             browser.narrow(width)
             assert min(browser.run(heights)) >= 11  # pixels of a line, of letters of about 10

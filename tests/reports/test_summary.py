@@ -4,7 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearRegression,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+)
 from dpconvex.fit.constants import SHARES
 from dpconvex.reports.coefficients_and_forecasts import coefficient_heading
 from dpconvex.reports.summary import WIDTH, shown, summary_names
@@ -83,5 +89,8 @@ def test_every_release_of_a_fit_has_words():
     for certificate in certificates:
         assert len({quantity_wording(name) for name in certificate.noise}) == len(certificate.noise)
     assert ["The certainty" in method_wording(certificate) for certificate in certificates] == [
-        True, False, False, False,
-    ]  # fmt: skip
+        True,
+        False,
+        False,
+        False,
+    ]

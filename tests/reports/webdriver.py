@@ -1,4 +1,6 @@
-"""A browser, driven through its WebDriver: as much of the protocol as tests need, without another dependency."""
+"""A browser, driven through its WebDriver: as much of the protocol as tests need, without
+another dependency.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 DRIVER = shutil.which("chromedriver")
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
@@ -28,10 +32,14 @@ class Browser:
         )
         self._root = f"http://127.0.0.1:{port}"
         arguments = [
-            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            f"--window-size={width},{height}", "--proxy-server=127.0.0.1:9",
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            f"--window-size={width},{height}",
+            "--proxy-server=127.0.0.1:9",
             "--proxy-bypass-list=127.0.0.1",
-        ]  # fmt: skip
+        ]
         wanted = {"goog:chromeOptions": {"args": arguments, "binary": BROWSER}}
         body = {"capabilities": {"alwaysMatch": wanted}}
         for _ in range(100):
@@ -44,7 +52,9 @@ class Browser:
 
     def _call(self, method: str, path: str, body: object = None) -> object:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._root + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._root + path, data, {"Content-Type": "application/json"}, method=method
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())["value"]
 
@@ -55,7 +65,9 @@ class Browser:
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script: str, seconds: float = 300.0) -> object:
-        """Return what a script gives, once that is something: as soon as it is, whatever the machine's speed."""
+        """Return what a script gives, once that is something: as soon as it is, whatever the
+        machine's speed.
+        """
         end = time.monotonic() + seconds
         while not (found := self.run(f"return {script}")):
             assert time.monotonic() < end, f"never true: {script}"
@@ -75,7 +87,11 @@ class Browser:
     def narrow(self, width: int) -> None:
         """Show the page as on a screen of this width, which a window cannot have below 500."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        self._call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
+        self._call(
+            "POST",
+            "/goog/cdp/execute",
+            {"cmd": "Emulation.setDeviceMetricsOverride", "params": size},
+        )
 
     def picture(self) -> bytes:
         return base64.b64decode(self._call("GET", "/screenshot"))

@@ -56,7 +56,9 @@ def _precision():
 @pytest.mark.parametrize("kernel", ALL_KERNELS, ids=repr)
 def test_moments_and_peak(kernel):
     assert float(2 * tail_integral(kernel, 0, lambda s: 1)) == pytest.approx(1, rel=1e-15)
-    assert kernel.mean_abs == pytest.approx(float(2 * tail_integral(kernel, 0, lambda s: s)), rel=1e-15)
+    assert kernel.mean_abs == pytest.approx(
+        float(2 * tail_integral(kernel, 0, lambda s: s)), rel=1e-15
+    )
     second = float(2 * tail_integral(kernel, 0, lambda s: s * s))
     assert kernel.second_moment == pytest.approx(second, rel=1e-15)
     assert kernel.peak == pytest.approx(float(density(kernel, 0)), rel=1e-15)
@@ -162,7 +164,9 @@ def test_a_mixture_is_the_mixture_of_its_parts():
     assert (v**2 * density).sum() * step == pytest.approx(kernel.second_moment, rel=1e-5)
     assert density.max() == pytest.approx(kernel.peak)
     for t in (0.0, 0.4, 1.5):
-        assert abs(t) + kernel.gap(t) == pytest.approx((np.abs(t + v) * density).sum() * step, abs=1e-5)
+        assert abs(t) + kernel.gap(t) == pytest.approx(
+            (np.abs(t + v) * density).sum() * step, abs=1e-5
+        )
         assert kernel.cdf(t) == pytest.approx(density[v <= t].sum() * step, abs=1e-4)
     loss = convolve(Pinball(0.8), kernel, 0.3)
     assert rebuild_description(describe(loss)) == loss

@@ -72,7 +72,8 @@ DENSITIES = {
 def expectation(function, knots, name, u, bandwidth):
     """``E function(u + bandwidth * v)`` by quadrature cut at the knots and at the density's."""
     density, reach = DENSITIES[name]
-    u, bandwidth = mpmath.mpf(u), mpmath.mpf(bandwidth)
+    u = mpmath.mpf(u)
+    bandwidth = mpmath.mpf(bandwidth)
     cuts = {-reach, 0, reach, *(c for s in (1, 3, 8, 20) for c in (-s, s) if s < reach)}
     cuts |= {t for t in ((mpmath.mpf(k) - u) / bandwidth for k in knots) if abs(t) < reach}
     return mpmath.quad(lambda v: function(u + bandwidth * v) * density(v), sorted(cuts))
@@ -91,7 +92,9 @@ def test_convolution_is_the_expectation(loss, name):
         for u, h in [(0.0, 0.25), (0.3, 0.25), (1.0625, 0.125), (-1.4, 2.0), (0.7, 1e-3)]:
             smooth = convolve(loss, KERNELS[name], h)
             exact = expectation(ORACLES[loss], loss.piecewise_linear.knots, name, u, h)
-            assert smooth.value_at(np.float64(u)) == pytest.approx(float(exact), rel=1e-12, abs=1e-26)
+            assert smooth.value_at(np.float64(u)) == pytest.approx(
+                float(exact), rel=1e-12, abs=1e-26
+            )
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
@@ -125,12 +128,15 @@ def test_convolved_derivatives_in_z(loss, name):
 @pytest.mark.parametrize("loss", KINKED_LOSSES, ids=repr)
 def test_convolution_constants_hold_and_are_attained(loss, name, bandwidth):
     kernel = KERNELS[name]
-    smooth, kinks = convolve(loss, kernel, bandwidth), loss.piecewise_linear
+    smooth = convolve(loss, kernel, bandwidth)
+    kinks = loss.piecewise_linear
     u = np.unique(np.concatenate([np.linspace(-8, 8, 20001), kinks.knots]))
     above = smooth.value_at(u) - loss.value_at(u)
     assert np.all(above >= 0)
     assert np.all(above <= smooth.approximation_gap * (1 + 1e-12))
-    assert smooth.approximation_gap == pytest.approx(bandwidth * kernel.mean_abs * sum(kinks.weights))
+    assert smooth.approximation_gap == pytest.approx(
+        bandwidth * kernel.mean_abs * sum(kinks.weights)
+    )
     assert np.all(np.diff(smooth.slope_at(u)) >= -1e-15)
     assert np.all(smooth.curvature_at(u) >= 0)
 
@@ -207,12 +213,15 @@ def test_convolving_twice_is_refused():
 @pytest.mark.parametrize("smoothness", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("loss", KINKED_LOSSES, ids=repr)
 def test_moreau_is_the_infimum(loss, smoothness):
-    envelope, kinks = moreau(loss, smoothness), loss.piecewise_linear
+    envelope = moreau(loss, smoothness)
+    kinks = loss.piecewise_linear
     u = np.linspace(-9.9, 10.1, 201)[:, None]
     grid = np.linspace(-30, 30, 6001)[None, :]
     # The minimiser is a knot, or a point where some slope balances the parabola.
     stationary = u - np.asarray(kinks.slopes)[None, :] / smoothness
-    candidates = np.concatenate([np.broadcast_to(kinks.knots, (len(u), len(kinks.knots))), stationary], axis=1)
+    candidates = np.concatenate(
+        [np.broadcast_to(kinks.knots, (len(u), len(kinks.knots))), stationary], axis=1
+    )
     brute = np.min(loss.value_at(grid) + smoothness / 2 * (u - grid) ** 2, axis=1)
     exact = np.min(loss.value_at(candidates) + smoothness / 2 * (u - candidates) ** 2, axis=1)
     value = envelope.value_at(u[:, 0])
@@ -277,7 +286,8 @@ def test_moreau_errors(arguments, error, message):
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: convolve(Hinge(), LogisticKernel(), 1), lambda: moreau(THREE_KINKS, np.float64(2.0))]
+    "build",
+    [lambda: convolve(Hinge(), LogisticKernel(), 1), lambda: moreau(THREE_KINKS, np.float64(2.0))],
 )
 def test_smoothed_losses_are_values(build):
     loss = build()

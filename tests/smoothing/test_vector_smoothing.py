@@ -1,4 +1,6 @@
-"""Smoothed losses of residual vectors: closed forms and rules against brute force, and the lemmas they must satisfy."""
+"""Smoothed losses of residual vectors: closed forms and rules against brute force, and the
+lemmas they must satisfy.
+"""
 
 import math
 
@@ -18,13 +20,23 @@ from dpconvex.smoothing import (
     convolve_vector,
     moreau_vector,
 )
-from dpconvex.smoothing.mixture_and_marginal_kernels import ExponentialMarginalKernel, marginal_kernel
+from dpconvex.smoothing.mixture_and_marginal_kernels import (
+    ExponentialMarginalKernel,
+    marginal_kernel,
+)
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 WIDE = PiecewiseLinear(np.concatenate([np.eye(6), -np.eye(6)]))
 FAN = PiecewiseLinear([[0.0, 0.0], [1.0, 0.0], [0.3, 1.0], [-1.0, 0.4]], [0.1, 0.0, 0.2, -0.1])
 SPACE = PiecewiseLinear(
-    [[0.0, 0.0, 0.0], [1.0, 0.2, 0.0], [-0.3, 1.0, 0.4], [-0.5, -0.8, 0.6], [0.2, 0.1, -1.0], [0.1, 0.0, 0.9]],
+    [
+        [0.0, 0.0, 0.0],
+        [1.0, 0.2, 0.0],
+        [-0.3, 1.0, 0.4],
+        [-0.5, -0.8, 0.6],
+        [0.2, 0.1, -1.0],
+        [0.1, 0.0, 0.9],
+    ],
     [0.3, 0.1, 0.0, -0.2, 0.1, 0.0],
 )  # the last piece is nowhere the largest by much
 TWO = PiecewiseLinear([[1.0, 0.5], [-0.5, 1.0]], [0.2, 0.0])
@@ -72,10 +84,18 @@ def sample(loss, n=200, seed=0):
 @pytest.mark.parametrize("loss", SMOOTHED, ids=label)
 def test_derivatives_belong_to_the_value(loss):
     u, level = sample(loss)
-    step, eye = 1e-4, np.eye(loss.outputs)
-    slopes = [(loss.value(u + step * e, level) - loss.value(u - step * e, level)) / (2 * step) for e in eye]
-    bends = [(loss.gradient(u + step * e, level) - loss.gradient(u - step * e, level)) / (2 * step) for e in eye]
-    gradient, hessian = loss.gradient(u, level), loss.hessian(u, level)
+    step = 1e-4
+    eye = np.eye(loss.outputs)
+    slopes = [
+        (loss.value(u + step * e, level) - loss.value(u - step * e, level)) / (2 * step)
+        for e in eye
+    ]
+    bends = [
+        (loss.gradient(u + step * e, level) - loss.gradient(u - step * e, level)) / (2 * step)
+        for e in eye
+    ]
+    gradient = loss.gradient(u, level)
+    hessian = loss.hessian(u, level)
     # The Hessian of an envelope, and of Huber's link, jumps; a few records sit on a jump.
     jumps = not hasattr(loss, "kernel") or isinstance(loss.link, Huber)
     wrong = np.abs(np.stack(slopes, axis=1) - gradient).max(axis=1) > 2e-7
@@ -86,7 +106,9 @@ def test_derivatives_belong_to_the_value(loss):
 @pytest.mark.parametrize("loss", SMOOTHED, ids=label)
 def test_a_row_has_the_same_bits_however_many_others_there_are(loss):
     u, level = sample(loss, n=23)
-    alone = [loss.gradient(u[i : i + 1], None if level is None else level[i : i + 1]) for i in range(23)]
+    alone = [
+        loss.gradient(u[i : i + 1], None if level is None else level[i : i + 1]) for i in range(23)
+    ]
     for n in (1, 2, 3, 4, 5, 23):
         found = loss.gradient(u[:n], None if level is None else level[:n])
         np.testing.assert_array_equal(found, np.vstack(alone[:n]))
@@ -117,7 +139,9 @@ def test_convolution_lies_above_by_at_most_its_gap(loss):
 
 
 def brute_force(loss, u, level=None, points=161, reach=7.0):
-    """``E g(u + H v)`` for the Gaussian kernel in R^m by a fine tensor sum; kinks cost about 1e-4."""
+    """``E g(u + H v)`` for the Gaussian kernel in R^m by a fine tensor sum; kinks cost about
+    1e-4.
+    """
     axis = np.linspace(-reach, reach, points)
     weight = np.exp(-0.5 * axis**2)
     grids = np.meshgrid(*[axis] * loss.outputs, indexing="ij")
@@ -127,7 +151,9 @@ def brute_force(loss, u, level=None, points=161, reach=7.0):
 
 
 @pytest.mark.parametrize(
-    "loss", [L1Norm(2), TWO, FAN, Bowl(1), Bowl(2), Bowl(3), LARGEST, SPACE], ids=lambda x: type(x).__name__
+    "loss",
+    [L1Norm(2), TWO, FAN, Bowl(1), Bowl(2), Bowl(3), LARGEST, SPACE],
+    ids=lambda x: type(x).__name__,
 )
 def test_gaussian_kernel_against_a_tensor_sum(loss):
     u = np.random.default_rng(3).normal(size=(6, loss.outputs)) * 0.5
@@ -163,11 +189,15 @@ def test_marginal_of_the_exponential_kernel(size):
         beyond = t > start - step / 2
         tail = step * (density[beyond].sum() - 0.5 * law.pdf(start))
         assert law.cdf(-start) == pytest.approx(tail, abs=1e-6)
-        assert law.gap(start) == pytest.approx(2 * step * ((t[beyond] - start) @ density[beyond]), abs=1e-6)
+        assert law.gap(start) == pytest.approx(
+            2 * step * ((t[beyond] - start) @ density[beyond]), abs=1e-6
+        )
     assert size > 1 or law.gap(0.7) == pytest.approx(math.exp(-0.7), rel=1e-12)
 
 
-@pytest.mark.parametrize("kernel", [GaussianKernel(2), LaplacianKernel(2), ExponentialKernel(2)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [GaussianKernel(2), LaplacianKernel(2), ExponentialKernel(2)], ids=repr
+)
 def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
     # <e, g_h'' e> <= W_e p / h, by second differences of a fine sum over the plane.
     slopes = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -180,7 +210,10 @@ def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
         e = np.array([np.cos(angle), np.sin(angle)])
         width = np.ptp(slopes @ e)
         for u in ([0.0, 0.0], [1.0, 1.0], [3.0, 3.0], [0.0, 2.0]):
-            values = [weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1) for t in (-0.5, 0.0, 0.5)]
+            values = [
+                weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1)
+                for t in (-0.5, 0.0, 0.5)
+            ]
             bend = (values[0] - 2 * values[1] + values[2]) / 0.25
             bound = width * marginal_kernel(kernel).peak
             assert bend <= bound * 1.03
@@ -225,7 +258,9 @@ def test_facets_agree_with_formulas_that_know_nothing_of_them():
     u[20:40, 0] = 0.0
     u[40:50] *= 1e5
     largest = parts(SmoothedMax(LARGEST, GaussianKernel(3), H), u)
-    for found, expected in zip(parts(SmoothedFacets(LARGEST, GaussianKernel(3), H), u), largest, strict=True):
+    for found, expected in zip(
+        parts(SmoothedFacets(LARGEST, GaussianKernel(3), H), u), largest, strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
     # At level 0 the bowl is the norm. The exponential kernel is a mixture at finitely many nodes.
     for kernel, close in ((GaussianKernel(3), 1e-13), (ExponentialKernel(3), 3e-7)):
@@ -296,7 +331,8 @@ def test_lemmas_of_the_l1_norm():
 @pytest.mark.parametrize("potential", ["energy", "huber"])
 def test_moreau_envelopes(potential):
     # Lemma 4.6: from below by the stated amounts, gradient from the minimiser.
-    width, curvature = 0.7, 1.8
+    width = 0.7
+    curvature = 1.8
     envelope = moreau_vector(L1Norm(2), potential, curvature, width)
     rng = np.random.default_rng(6)
     x = rng.normal(size=(12, 2))
@@ -370,7 +406,9 @@ def test_envelopes_of_pieces_are_infima(loss):
 
 
 def test_an_envelope_leaves_a_link_as_it_is():
-    linked, plain = (moreau_vector(loss, "energy", 2.0, 0.5) for loss in (L1WithLink(2, Logistic()), L1Norm(2)))
+    linked, plain = (
+        moreau_vector(loss, "energy", 2.0, 0.5) for loss in (L1WithLink(2, Logistic()), L1Norm(2))
+    )
     u = np.random.default_rng(2).normal(size=(20, 3))
     own = Logistic().value_at(-u[:, 2])
     np.testing.assert_allclose(linked.value(u), plain.value(u[:, :2]) + own, rtol=1e-12)
@@ -387,7 +425,9 @@ OWN = MixtureKernel((GaussianKernel(2), GaussianKernel(2)), (0.8, 0.2), (1.0, 2.
 
 
 @pytest.mark.parametrize(
-    "loss", [L1Norm(2), PiecewiseLinear([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]]), Bowl(2)], ids=["l1", "pieces", "bowl"]
+    "loss",
+    [L1Norm(2), PiecewiseLinear([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]]), Bowl(2)],
+    ids=["l1", "pieces", "bowl"],
 )
 def test_a_kernel_of_ones_own_in_the_plane(loss):
     """A radial mixture against quasi-Monte Carlo: 2^20 Sobol points of each part, at 1e-5."""
@@ -399,8 +439,12 @@ def test_a_kernel_of_ones_own_in_the_plane(loss):
         level = (np.zeros(len(points)),) if isinstance(loss, Bowl) else ()
         parts = [loss.value(u + 0.3 * width * points, *level).mean() for width in (1.0, 2.5)]
         own = (np.zeros(1),) if isinstance(loss, Bowl) else ()
-        assert smooth.value(u[None], *own)[0] == pytest.approx(0.8 * parts[0] + 0.2 * parts[1], abs=1e-5)
-    bends = smooth.hessian(np.random.default_rng(4).normal(size=(500, 2)) / 3, *(np.zeros(500),) * len(own))
+        assert smooth.value(u[None], *own)[0] == pytest.approx(
+            0.8 * parts[0] + 0.2 * parts[1], abs=1e-5
+        )
+    bends = smooth.hessian(
+        np.random.default_rng(4).normal(size=(500, 2)) / 3, *(np.zeros(500),) * len(own)
+    )
     assert np.linalg.eigvalsh(bends).max() <= smooth.smoothness * (1 + 1e-9)
     assert OWN.dim == 2
     assert OWN.peak == pytest.approx(0.8 / (2 * np.pi) + 0.2 / (2 * np.pi * 2.5**2))
@@ -414,7 +458,16 @@ def test_pieces_that_nearly_coincide_are_left_out():
     """The larger of two nearly parallel pieces is all that can be seen of them."""
     for slopes, hidden in (
         ([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1e-10, 1.0], [0.3, -1.0]], 2),
-        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0 + 1e-10, 0.0], [-1.0, -1.0, 1.0], [0.0, 0.0, -1.0]], 1),
+        (
+            [
+                [1.0, 0.0, 0.0],
+                [0.0, 1.0, 0.0],
+                [0.0, 1.0 + 1e-10, 0.0],
+                [-1.0, -1.0, 1.0],
+                [0.0, 0.0, -1.0],
+            ],
+            1,
+        ),
     ):
         offsets = [0.0, 0.0, 0.1, 0.1 + 1e-3, 0.0]
         kept = [place for place in range(5) if place != hidden]
@@ -430,9 +483,12 @@ def test_the_envelope_of_a_bowl_is_its_infimum(size):
     """Against a solver that knows nothing of the dual, and differences in place of derivatives."""
     from scipy.optimize import minimize
 
-    envelope, rng = moreau_vector(Bowl(size), "energy", 2.0, 0.5), np.random.default_rng(size)
-    u, level = rng.normal(size=(40, size)), rng.choice([-0.5, 0.0, 0.3, 2.0], 40)
-    values, slopes = envelope.value(u, level), envelope.gradient(u, level)
+    envelope = moreau_vector(Bowl(size), "energy", 2.0, 0.5)
+    rng = np.random.default_rng(size)
+    u = rng.normal(size=(40, size))
+    level = rng.choice([-0.5, 0.0, 0.3, 2.0], 40)
+    values = envelope.value(u, level)
+    slopes = envelope.gradient(u, level)
     bends = envelope.hessian(u, level)
     for row, height, value in zip(u[:8], level, values, strict=False):
         # Signs of the best point are those of the row: u = sign * size, t at least the bowl.

@@ -9,7 +9,15 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, SoftThreshold
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve, moreau
-from dpconvex.solvers import LBFGS, BlackBox, ConvergenceError, Envelope, Newton, certified_gap, certify_point
+from dpconvex.solvers import (
+    LBFGS,
+    BlackBox,
+    ConvergenceError,
+    Envelope,
+    Newton,
+    certified_gap,
+    certify_point,
+)
 
 
 def objective_of(loss, n=300, d=3, alpha=0.05, seed=0, divisor=None, linear=None, ties=False):
@@ -17,7 +25,8 @@ def objective_of(loss, n=300, d=3, alpha=0.05, seed=0, divisor=None, linear=None
     X = rng.uniform(-1, 1, (n, d))
     y = X @ np.linspace(1, -1, d) + 0.2 * rng.standard_normal(n)
     if ties:
-        X, y = np.round(X), np.round(y)
+        X = np.round(X)
+        y = np.round(y)
     if loss.kind == "margin":
         y = np.where(y > 0, 1.0, -1.0)
     rows = MemoryRows(X, y, RowMap.from_bounds(d, (-1.0, 1.0), row_norm=1.2))
@@ -29,7 +38,9 @@ SMOOTH_PROBLEMS = {
     "huber": lambda: objective_of(Huber(0.1)),
     "convolved pinball": lambda: objective_of(convolve(Pinball(0.8), LogisticKernel(), 0.05)),
     "moreau hinge": lambda: objective_of(moreau(Hinge(), 10.0)),
-    "nominal divisor and tilt": lambda: objective_of(Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
+    "nominal divisor and tilt": lambda: objective_of(
+        Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
     "one row": lambda: objective_of(Logistic(), n=1),
     "weak penalty": lambda: objective_of(Logistic(), alpha=1e-3),
 }
@@ -72,7 +83,9 @@ KINKED_PROBLEMS = {
     "absolute, ties": lambda: objective_of(Absolute(), ties=True),
     "soft threshold": lambda: objective_of(SoftThreshold(0.1)),
     "several kinks": lambda: objective_of(KinkedLoss((-0.5, 0.0, 0.7), (-2.0, -0.5, 0.5, 1.0))),
-    "nominal divisor and tilt": lambda: objective_of(Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
+    "nominal divisor and tilt": lambda: objective_of(
+        Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
 }
 
 
@@ -93,7 +106,9 @@ def test_kinked_matrix(solver, gap, problem):
     solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
     assert 0 <= solution.gap <= gap
     assert solution.gradient_norm == pytest.approx(math.sqrt(2 * objective.alpha * solution.gap))
-    best = Envelope().solve(objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9))
+    best = Envelope().solve(
+        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
+    )
     excess = objective.value(solution.point) - objective.value(best.point)
     assert -best.gap - 1e-14 <= excess <= solution.gap + 1e-14
 
@@ -102,7 +117,9 @@ def test_kinked_matrix(solver, gap, problem):
 @pytest.mark.parametrize("smoothness", [0.5, 10.0, 1e4])
 def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
     objective = KINKED_PROBLEMS[problem]()
-    best = Envelope().solve(objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9))
+    best = Envelope().solve(
+        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
+    )
     rng = np.random.default_rng(1)
     for scale in (0.0, 1e-3, 0.1, 3.0):
         point = best.point + scale * rng.standard_normal(objective.dim)
@@ -111,7 +128,8 @@ def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
 
 
 def test_capability_errors_name_what_is_missing():
-    kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
+    kinked = objective_of(Pinball(0.5))
+    start = np.zeros(4)
     with pytest.raises(ValueError, match="needs a smooth loss"):
         Newton().solve(kinked, start, 1e-3)
     with pytest.raises(TypeError, match="piecewise-linear"):
@@ -135,7 +153,9 @@ def test_certify_point_refuses_what_is_not_a_minimiser():
     assert certify_point(kinked, point + 0.1, 1e-3) is None
 
 
-@pytest.mark.parametrize("answer", [np.full(4, np.inf), np.full(4, 1e200), np.zeros(2), np.full(4, np.nan)])
+@pytest.mark.parametrize(
+    "answer", [np.full(4, np.inf), np.full(4, 1e200), np.zeros(2), np.full(4, np.nan)]
+)
 def test_black_box_recovers_from_nonsense(answer):
     objective = objective_of(Logistic())
     solver = BlackBox(lambda objective, start, tolerance: answer)

@@ -10,14 +10,22 @@ from scipy.special import expit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LogisticKernel, UniformKernel, convolve
+from dpconvex.smoothing import (
+    EpanechnikovKernel,
+    GaussianKernel,
+    LogisticKernel,
+    UniformKernel,
+    convolve,
+)
 from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, newton_or_lbfgs
 
 SOLVERS = [Newton(), LBFGS()]
 
 
 def reachable_tolerance(objective, radius):
-    """Gradient norm that float64 can certify for minimisers in a ball: roundings of the sum, and of the minimiser."""
+    """Gradient norm that float64 can certify for minimisers in a ball: roundings of the sum, and
+    of the minimiser.
+    """
     roundings = (objective.rows.additions + 40) * objective.gradient_bound
     roundings += 8 * objective.smoothness * radius + 4 * np.linalg.norm(objective.linear)
     return 2.0**-53 * roundings
@@ -35,7 +43,8 @@ def duplicate_columns(rng):
 
 def constant_columns(rng):
     X, y = plain(rng)
-    X[:, 1], X[:, 2] = 2.0, 0.0
+    X[:, 1] = 2.0
+    X[:, 2] = 0.0
     return X, y
 
 
@@ -129,7 +138,9 @@ def independent_norm(objective, theta, exact=False):
     else:
         slopes = loss.gradient(y, z.astype(np.float64))
     sums = np.array([math.fsum(w * slopes * column) for column in x.T])
-    return float(np.linalg.norm(sums / objective.divisor + objective.alpha * theta + objective.linear))
+    return float(
+        np.linalg.norm(sums / objective.divisor + objective.alpha * theta + objective.linear)
+    )
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=["newton", "lbfgs"])
@@ -153,7 +164,8 @@ def test_certified_on_every_input(solver, data, bandwidth):
 def test_certified_on_random_problems(seed):
     """Shapes, scales, ties, sparsity, bandwidths and ridges at random, over many orders."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.choice([1, 2, 3, 10, 50, 300])), int(rng.choice([1, 2, 5, 15, 40]))
+    n = int(rng.choice([1, 2, 3, 10, 50, 300]))
+    d = int(rng.choice([1, 2, 5, 15, 40]))
     X = rng.normal(size=(n, d)) * 10 ** rng.uniform(-3, 3, size=rng.choice([1, d]))
     if rng.random() < 0.3:
         X = np.round(X)
@@ -228,11 +240,18 @@ def test_subsample_start_needs_few_passes(condition, monkeypatch):
     X = rng.normal(size=(40_000, 10)) * np.geomspace(1, condition**-0.5, 10)
     X = X @ np.linalg.qr(rng.normal(size=(10, 10)))[0]
     y = X @ rng.normal(size=10) + rng.normal(size=40_000)
-    objective = EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(10, (-4, 4))), losses(0.2)[0], 1e-4)
-    tolerance, seen = 1e-10 * objective.gradient_bound, []
+    objective = EmpiricalObjective(
+        MemoryRows(X, y, RowMap.from_bounds(10, (-4, 4))), losses(0.2)[0], 1e-4
+    )
+    tolerance = 1e-10 * objective.gradient_bound
+    seen = []
     for name in ("sum", "combine"):
         own = getattr(MemoryRows, name)
-        monkeypatch.setattr(MemoryRows, name, lambda rows, *args, own=own: seen.append(rows.n_rows) or own(rows, *args))
+        monkeypatch.setattr(
+            MemoryRows,
+            name,
+            lambda rows, *args, own=own: seen.append(rows.n_rows) or own(rows, *args),
+        )
     solution = Newton(sample_rows=5000).solve(objective, np.zeros(11), tolerance)
     assert 40_000 < sum(seen) <= 20 * 40_000  # one pass may be counted as both
     monkeypatch.undo()
@@ -243,9 +262,11 @@ def test_subsample_start_needs_few_passes(condition, monkeypatch):
 def test_subsample_that_misleads_is_only_a_start(seed):
     """Rows that matter are too rare for the subsample to see."""
     rng = np.random.default_rng(seed)
-    X, y = np.zeros((4000, 3)), np.zeros(4000)
+    X = np.zeros((4000, 3))
+    y = np.zeros(4000)
     rare = rng.choice(4000, 4, replace=False)
-    X[rare], y[rare] = rng.normal(size=(4, 3)), 100.0
+    X[rare] = rng.normal(size=(4, 3))
+    y[rare] = 100.0
     objective = EmpiricalObjective(MemoryRows(X, y, RowMap(3, 2.0)), losses(0.01)[0], 1e-6)
     tolerance = 1e-10 * objective.gradient_bound
     solution = Newton(sample_rows=100).solve(objective, np.zeros(4), tolerance)
@@ -256,7 +277,9 @@ def test_many_coefficients():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 600)) * (rng.random(size=(800, 600)) < 0.05)
     y = X[:, :5].sum(axis=1) + rng.normal(size=800)
-    objective = EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(600, (-3, 3))), losses(0.2)[0], 1e-3)
+    objective = EmpiricalObjective(
+        MemoryRows(X, y, RowMap.from_bounds(600, (-3, 3))), losses(0.2)[0], 1e-3
+    )
     solver = newton_or_lbfgs(objective.dim)
     assert solver == LBFGS()
     tolerance = 1e-10 * objective.gradient_bound
@@ -304,7 +327,9 @@ def test_refuses_what_cannot_be_solved(solver):
 
 
 @pytest.mark.parametrize(
-    "solver", [Newton(max_iterations=50), LBFGS(max_iterations=20, newton=False)], ids=["newton", "lbfgs"]
+    "solver",
+    [Newton(max_iterations=50), LBFGS(max_iterations=20, newton=False)],
+    ids=["newton", "lbfgs"],
 )
 def test_impossible_tolerance_is_an_error_without_data_values(solver):
     objective = build(plain, losses(0.1)[0], None, 1e-3)

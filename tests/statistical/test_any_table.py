@@ -1,4 +1,6 @@
-"""The default on tables that nobody designed: never much worse than a constant, whatever the columns hold."""
+"""The default on tables that nobody designed: never much worse than a constant, whatever the
+columns hold.
+"""
 
 import math
 import warnings
@@ -13,7 +15,8 @@ from scipy.stats import rankdata
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.privacy.calibration import gaussian_mu
 
-RUNS, TEST_ROWS = 8, 10_000
+RUNS = 8
+TEST_ROWS = 10_000
 WORST = 1.25  # of the constant's loss: nonsense costs several times as much
 
 COLUMNS = {
@@ -48,7 +51,9 @@ def drawn(table, rng, n):
     columns = []
     for kind in table["kinds"]:
         make = COLUMNS[kind]
-        columns.append(columns[-1] if make is None and columns else (make or COLUMNS["flag"])(rng, n))
+        columns.append(
+            columns[-1] if make is None and columns else (make or COLUMNS["flag"])(rng, n)
+        )
     X = np.clip(np.column_stack(columns), -1, 1)
     signal = X @ np.random.default_rng(table["seed"]).normal(size=X.shape[1])
     if isinstance(table["task"], float):
@@ -60,7 +65,8 @@ def drawn(table, rng, n):
 def losses(table, model, X, y):
     """Return the mean loss of a model and of the best constant on fresh rows."""
     if isinstance(table["task"], float):
-        level, predicted = table["task"], model.predict(X)
+        level = table["task"]
+        predicted = model.predict(X)
 
         def pinball(z):
             return float(np.mean(np.maximum(level * (y - z), (level - 1) * (y - z))))
@@ -88,8 +94,8 @@ def losses(table, model, X, y):
 def test_no_table_makes_the_default_much_worse_than_a_constant(table):
     """Means of eight fits, five standard errors beyond 1.25 of the constant's loss.
 
-    For normal means that is a false alarm once in 3e6 tables at the very edge. Where ``n mu`` is below 100 the constant
-    itself would need care, and the table is passed over.
+    For normal means that is a false alarm once in 3e6 tables at the very edge. Where ``n mu`` is
+    below 100 the constant itself would need care, and the table is passed over.
     """
     if table["rows"] * gaussian_mu(table["epsilon"], 1e-6) < 100:
         return

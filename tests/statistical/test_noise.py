@@ -1,7 +1,8 @@
 """The law of the noise.
 
-False-alarm rates: every Kolmogorov-Smirnov test below rejects at p < 1e-7; with fewer than ten of them the file fails
-by chance less than once in a million runs. Power: the last test shows that noise 2 % too small is caught.
+False-alarm rates: every Kolmogorov-Smirnov test below rejects at p < 1e-7; with fewer than ten of
+them the file fails by chance less than once in a million runs. Power: the last test shows that
+noise 2 % too small is caught.
 """
 
 import numpy as np
@@ -42,7 +43,8 @@ def test_l2_laplace_norm_and_direction(size):
     norms = np.linalg.norm(draws, axis=1)
     assert stats.kstest(norms, "gamma", args=(size, 0, 1.5)).pvalue > LEVEL
     first = draws[:, 0] / norms
-    # One coordinate of a uniform direction: (1 + t) / 2 follows Beta((d-1)/2, (d-1)/2); a fair sign for d = 1.
+    # One coordinate of a uniform direction: (1 + t) / 2 follows Beta((d-1)/2, (d-1)/2); a fair sign
+    # for d = 1.
     if size == 1:
         assert stats.binomtest(int((first > 0).sum()), len(first)).pvalue > LEVEL
     else:

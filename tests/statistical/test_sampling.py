@@ -1,8 +1,9 @@
 """Batches are drawn as they are accounted.
 
-False-alarm rates: every test below rejects at p < 1e-8 and there are fewer than fifty of them, so the file fails by
-chance less than once in a million runs. What they would catch: sampling with replacement, epochs of a shuffled order,
-batches that repeat, rates that are off by a few per cent, and a runner that ignores the scheme of its certificate.
+False-alarm rates: every test below rejects at p < 1e-8 and there are fewer than fifty of them, so
+the file fails by chance less than once in a million runs. What they would catch: sampling with
+replacement, epochs of a shuffled order, batches that repeat, rates that are off by a few per cent,
+and a runner that ignores the scheme of its certificate.
 """
 
 from collections import Counter
@@ -60,11 +61,17 @@ def test_poisson_batches_include_every_record_independently(n, size):
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
 def test_batches_of_different_steps_are_independent(sampling):
-    """Whether a record is drawn says nothing about the next step: a shuffled epoch would show at once."""
+    """Whether a record is drawn says nothing about the next step: a shuffled epoch would show at
+    once.
+    """
     drawn = batches(sampling, 8, 2, 40_000)
     inside = np.array([0 in batch for batch in drawn])
-    table = np.array([[np.sum(inside[:-1] & inside[1:]), np.sum(inside[:-1] & ~inside[1:])],
-                      [np.sum(~inside[:-1] & inside[1:]), np.sum(~inside[:-1] & ~inside[1:])]])  # fmt: skip
+    table = np.array(
+        [
+            [np.sum(inside[:-1] & inside[1:]), np.sum(inside[:-1] & ~inside[1:])],
+            [np.sum(~inside[:-1] & inside[1:]), np.sum(~inside[:-1] & ~inside[1:])],
+        ]
+    )
     assert stats.chi2_contingency(table).pvalue > LEVEL
 
 
@@ -81,7 +88,9 @@ def test_sizes(sampling):
 
 
 def one_step(sampling, size, n, runs, neighbors="replace_one"):
-    """Gradients of single steps of the real mechanism: record i pulls coordinate i only, noise is negligible."""
+    """Gradients of single steps of the real mechanism: record i pulls coordinate i only, noise
+    is negligible.
+    """
     rows = MemoryRows(np.eye(n), np.full(n, 10.0), RowMap(n, 1.0, fit_intercept=False), threads=1)
     bounds = LinearBounds(n, n, Absolute(), 1.0, 1.0, fit_intercept=False, neighbors=neighbors)
     mechanism = NoisySGD(steps=1, batch_size=size, sampling=sampling, step_size=1.0)
@@ -106,8 +115,11 @@ def one_step(sampling, size, n, runs, neighbors="replace_one"):
     ],
 )
 def test_the_runner_draws_what_the_certificate_names(sampling, size, neighbors):
-    """Inclusions counted in the released point itself: no record twice, sizes as accounted, every record alike."""
-    n, runs = 12, 2000
+    """Inclusions counted in the released point itself: no record twice, sizes as accounted,
+    every record alike.
+    """
+    n = 12
+    runs = 2000
     included = one_step(sampling, size, n, runs, neighbors)
     assert set(np.unique(included)) <= {0, 1}  # with replacement some would be 2
     sizes = included.sum(axis=1)
@@ -122,7 +134,8 @@ def test_the_runner_draws_what_the_certificate_names(sampling, size, neighbors):
         found = np.append(found[keep], found[~keep].sum())
         chances = np.append(chances[keep], chances[~keep].sum())
         if chances[-1] * runs < 1:
-            found, chances = found[:-1], chances[:-1] / chances[:-1].sum()
+            found = found[:-1]
+            chances = chances[:-1] / chances[:-1].sum()
         assert stats.chisquare(found, chances / chances.sum() * found.sum()).pvalue > LEVEL
     for record in range(n):
         hits = int(included[:, record].sum())

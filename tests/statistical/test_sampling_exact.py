@@ -1,7 +1,9 @@
-"""Rounded normals, l2-Laplace vectors and private choices have the law they should, from cryptographic words.
+"""Rounded normals, l2-Laplace vectors and private choices have the law they should, from
+cryptographic words.
 
-False-alarm rates: every statistical test below rejects at p < 1e-8, with fewer than 50 of them. Power: sabotaged
-samplers (half a unit of rounding bias, a repeated word, a truncated tail) are rejected by the same tests.
+False-alarm rates: every statistical test below rejects at p < 1e-8, with fewer than 50 of them.
+Power: sabotaged samplers (half a unit of rounding bias, a repeated word, a truncated tail) are
+rejected by the same tests.
 """
 
 import multiprocessing
@@ -52,8 +54,11 @@ def test_small_cells_have_their_probabilities(ratio):
 
 @pytest.mark.parametrize("word_bits", [2, 3, 6])
 def test_ties_everywhere_leave_the_law_as_it_is(word_bits):
-    """With words of a few bits most comparisons are open at first; digits decide, and the law is the same."""
-    ratio, size = 1.375, 30_000
+    """With words of a few bits most comparisons are open at first; digits decide, and the law is
+    the same.
+    """
+    ratio = 1.375
+    size = 30_000
     bits = iter(np.random.default_rng(word_bits).integers(0, 2**word_bits, 200 * size).tolist())
     draws = np.empty(size, dtype=np.int64)
     for index in range(size):
@@ -79,14 +84,16 @@ def test_small_cells_have_their_probabilities_at_ten_million(ratio):
 
 
 def test_fine_grid_law_moments_and_low_bits():
-    n, ratio = 1_000_000, 1.7 * 2**22
+    n = 1_000_000
+    ratio = 1.7 * 2**22
     draws = rounded_normals(Words(), ratio, n)
     z = draws / ratio
     assert stats.kstest(z, "norm").pvalue > LEVEL
     for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
         deviation = ((z**power).mean() - moment) / np.sqrt(variance / n)
         assert abs(deviation) < stats.norm.isf(LEVEL / 2)
-    # Cells are far narrower than the density: low bits are uniform and say nothing of the high ones.
+    # Cells are far narrower than the density: low bits are uniform and say nothing of the high
+    # ones.
     assert uniform_p_value(draws & 255, 256) > LEVEL
     table = np.histogram2d(draws & 15, np.clip(draws >> 21, -5, 4), bins=(16, 10))[0]
     assert stats.chi2_contingency(table).pvalue > LEVEL
@@ -97,7 +104,9 @@ def test_fine_grid_law_moments_and_low_bits():
 def test_tails_to_one_in_ten_million():
     # A hundred million draws; expected beyond the last threshold: 10.
     thresholds = stats.norm.isf(np.array([1e-3, 1e-4, 1e-5, 1e-6, 1e-7]) / 2)
-    counts, n, source = np.zeros(5, dtype=int), 0, NoiseSource()
+    counts = np.zeros(5, dtype=int)
+    n = 0
+    source = NoiseSource()
     for _ in range(100):
         sizes = np.abs(source.gaussian(1.0, 1_000_000))
         n += sizes.size
@@ -108,7 +117,8 @@ def test_tails_to_one_in_ten_million():
 
 
 def test_ours_and_opendp_agree():
-    ours, theirs = (NoiseSource().gaussian(3.0, 20_000), NoiseSource(sampler="exact").gaussian(3.0, 20_000))
+    ours = NoiseSource().gaussian(3.0, 20_000)
+    theirs = NoiseSource(sampler="exact").gaussian(3.0, 20_000)
     assert stats.ks_2samp(ours, theirs).pvalue > LEVEL
     grid = grid_of(3.0)
     for draws in (ours, theirs):
@@ -119,7 +129,8 @@ def test_ours_and_opendp_agree():
 
 @pytest.mark.parametrize("size", [1, 2, 9])
 def test_l2_laplace_norm_direction_and_low_bits(size):
-    n, ratio = 8_000, 1.3 * 2**22
+    n = 8_000
+    ratio = 1.3 * 2**22
     draws = np.array([rounded_l2_laplace(Words(), ratio, size) for _ in range(n)])
     norms = np.linalg.norm(draws / ratio, axis=1)
     assert stats.kstest(norms, "gamma", args=(size,)).pvalue > LEVEL
@@ -136,9 +147,13 @@ def test_l2_laplace_norm_direction_and_low_bits(size):
 
 
 def test_choices_follow_the_exponential_mechanism():
-    scores, weights, rate = np.array([3, 0, 1, 1, 40]), np.array([5, 1, 2, 0, 10**9]), 0.7
+    scores = np.array([3, 0, 1, 1, 40])
+    weights = np.array([5, 1, 2, 0, 10**9])
+    rate = 0.7
     words = Words()
-    drawn = np.bincount([exponential_mechanism(words, scores, rate, weights) for _ in range(20_000)], minlength=5)
+    drawn = np.bincount(
+        [exponential_mechanism(words, scores, rate, weights) for _ in range(20_000)], minlength=5
+    )
     masses = weights * np.exp(-rate * scores)
     assert drawn[3] == 0
     possible = masses > 0
@@ -165,9 +180,12 @@ def test_forked_children_draw_differently():
 
 
 def test_threads_draw_differently():
-    source, found = NoiseSource(), []
+    source = NoiseSource()
+    found = []
     threads = [
-        threading.Thread(target=lambda: found.extend(source.words.take(1).tolist()[0] for _ in range(2_000)))
+        threading.Thread(
+            target=lambda: found.extend(source.words.take(1).tolist()[0] for _ in range(2_000))
+        )
         for _ in range(4)
     ]
     for thread in threads:
@@ -221,7 +239,9 @@ def test_words_offered_twice_are_caught():
 
 def test_half_a_unit_of_rounding_bias_is_caught():
     draws = rounded_normals(Words(), 4.0 * 2**20, 1_000_000)
-    assert cells_p_value((draws + 2**19) >> 20, 4.0) > LEVEL  # rounded to the nearest cell once more
+    assert (
+        cells_p_value((draws + 2**19) >> 20, 4.0) > LEVEL
+    )  # rounded to the nearest cell once more
     assert cells_p_value(draws >> 20, 4.0) < LEVEL  # rounded down
 
 

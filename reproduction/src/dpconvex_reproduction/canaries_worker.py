@@ -1,8 +1,8 @@
 """jax-privacy's canary auditor; run as a script by the interpreter of its own environment.
 
-Usage: ``python canaries_worker.py data.npz requests.json answers.npz``. A request names two arrays of scores, of
-canaries that were in and of those that were out, a significance and a delta. The answer has the two lower bounds on
-epsilon.
+Usage: ``python canaries_worker.py data.npz requests.json answers.npz``. A request names two arrays
+of scores, of canaries that were in and of those that were out, a significance and a delta. The
+answer has the two lower bounds on epsilon.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ TITLES = {
     ),
     "convolution-objective-perturbation": (
         "anonymous authors",
-        "Exploiting Hidden Symmetry to Improve Objective Perturbation for DP Linear Learners with a Nonsmooth L1-Norm",
+        "Exploiting Hidden Symmetry to Improve Objective Perturbation for DP Linear Learners "
+        "with a Nonsmooth L1-Norm",
     ),
     "auc-erm": (
         "Puyu Wang, Zhenhuan Yang, Yunwen Lei, Yiming Ying and Hai Zhang",
@@ -34,19 +35,24 @@ TITLES = {
     ),
     "newsvendor-gdp": (
         "Tuoyi Zhao, Wen-Xin Zhou and Lan Wang",
-        "Private Optimal Inventory Policy Learning for Feature-based Newsvendor with Unknown Demand",
+        "Private Optimal Inventory Policy Learning for Feature-based Newsvendor with Unknown "
+        "Demand",
     ),
     "output-perturbation": (
         "Andrew Lowy and Meisam Razaviyayn",
-        "Output Perturbation for Differentially Private Convex Optimization with Improved Population Loss Bounds, "
-        "Runtimes and Applications to Private Adversarial Training",
+        "Output Perturbation for Differentially Private Convex Optimization with Improved "
+        "Population Loss Bounds, Runtimes and Applications to Private Adversarial Training",
     ),
 }
 
-#: Paper -> numbered tables and figures without numbers or curves, which nothing here runs, and what they are instead.
+#: Paper -> numbered tables and figures without numbers or curves, which nothing here runs, and what
+#: they are instead.
 LEFT_OUT = {
     "quantile-sco": {"Table 1": "formulas of kernels", "Table 3": "notation"},
-    "convolution-objective-perturbation": {"Table 1": "formulas of kernels", "Table 2": "formulas of envelopes"},
+    "convolution-objective-perturbation": {
+        "Table 1": "formulas of kernels",
+        "Table 2": "formulas of envelopes",
+    },
     "auc-erm": {"Table 1": "notation"},
     "newsvendor-gdp": {"Figure 1": "a drawing of the setting"},
 }
@@ -91,7 +97,8 @@ def exhibits(paper: str) -> tuple[Exhibit, ...]:
 
 
 def find(name: str) -> tuple[Exhibit, ...]:
-    """Return what a name means: ``"all"``, a paper, or one exhibit such as ``"quantile-sco/figure-4"``.
+    """Return what a name means: ``"all"``, a paper, or one exhibit such as
+    ``"quantile-sco/figure-4"``.
 
     Raises
     ------
@@ -108,5 +115,7 @@ def find(name: str) -> tuple[Exhibit, ...]:
         return listed
     chosen = tuple(exhibit for exhibit in listed if exhibit.slug == slug)
     if not chosen:
-        raise ValueError(f"{paper} has no '{slug}'. It has: {', '.join(exhibit.slug for exhibit in listed)}.")
+        raise ValueError(
+            f"{paper} has no '{slug}'. It has: {', '.join(exhibit.slug for exhibit in listed)}."
+        )
     return chosen

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
-#: Other commands of this distribution: the first word, and the module whose ``main`` takes the others.
+#: Other commands of this distribution: the first word, and the module whose ``main`` takes the
+#: others.
 _OTHERS = {
     "bench": "bench.command",
     "canaries": "canaries",
@@ -47,42 +48,55 @@ def main(words: list[str] | None = None) -> None:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False),
+        typer.Argument(
+            help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path("reproduced"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path(
+        "reproduced"
+    ),
     within: Annotated[
         float | None,
         typer.Option(
-            help="Run all repeats of what they take at most so many minutes for, in all, cheapest first; fewer of the "
-            "rest.",
+            help="Run all repeats of what they take at most so many minutes for, in all, cheapest "
+            "first; fewer of the rest.",
             min=0,
             show_default=False,
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was finished before.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what was finished before.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show what there is and end.")] = False,
     install_peers: Annotated[
         bool,
-        typer.Option("--install-peers", help="First make the environments that peers need, from the package index."),
+        typer.Option(
+            "--install-peers",
+            help="First make the environments that peers need, from the package index.",
+        ),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Run the papers' tables and figures again and write a page with a verdict for each.
 
-    Without a name it lists what there is. A run that was interrupted goes on where it stopped, and says what is
-    done and what is left; compressed single runs stand beside the pages in `cells`, for another machine to go on
-    with, but for measured times, which belong to one machine. What takes less than a minute is never run in part. Real
-    data are read from the folder named by `DPCONVEX_DATA`; without it the exhibits that need them are named with the
-    reason. The exit code is 1 if nothing that was asked for could be run.
+    Without a name it lists what there is. A run that was interrupted goes on where it stopped, and
+    says what is done and what is left; compressed single runs stand beside the pages in `cells`,
+    for another machine to go on with, but for measured times, which belong to one machine. What
+    takes less than a minute is never run in part. Real data are read from the folder named by
+    `DPCONVEX_DATA`; without it the exhibits that need them are named with the reason. The exit code
+    is 1 if nothing that was asked for could be run.
 
-    Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods, `... canaries` lets
-    jax-privacy's auditor attack our fits, `... numbers` sets other accountants' numbers beside ours, `... scale`
-    extrapolates to a cluster. `... fingerprint` lists pages that are older than the default, `... evidence` writes the
-    tables of README from stored results.
+    Other commands, each with a `--help`: `dpconvex reproduce bench` compares private methods,
+    `... canaries` lets jax-privacy's auditor attack our fits, `... numbers` sets other accountants'
+    numbers beside ours, `... scale` extrapolates to a cluster. `... fingerprint` lists pages that
+    are older than the default, `... evidence` writes the tables of README from stored results.
     """
     from dpconvex_reproduction import catalogue
 
@@ -91,7 +105,9 @@ def reproduce(
     if list_ or not names:
         _list(out, json_)
         return
-    chosen = list({exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values())
+    chosen = list(
+        {exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values()
+    )
     if out.exists() and not out.is_dir():
         raise InputError("The folder given with --out is a file. Name another one.")
     from dpconvex_reproduction.pages import write_exhibit, write_index
@@ -147,7 +163,9 @@ def _show(outcomes: Sequence[Outcome], results: Results, index: Path) -> None:
     table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
     absent: dict[str, list[str]] = {}
     for outcome in outcomes:
-        table.add_row(outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex"))
+        table.add_row(
+            outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex")
+        )
         if outcome.reason:
             absent.setdefault(outcome.reason, []).append(outcome.exhibit.name)
     screen.print(table)
@@ -155,7 +173,9 @@ def _show(outcomes: Sequence[Outcome], results: Results, index: Path) -> None:
         screen.print(f"Not run: {', '.join(names)}. {reason}", markup=False)
     failed = sum(map(len, results.failures.values()))
     if failed:
-        screen.print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
+        screen.print(
+            f"{failed} cells failed; their pages say how, and the next run tries them again."
+        )
     minutes = sum(work.seconds for work in results.work.values()) / 60
     screen.print(f"Written: {index} ({minutes:.0f} processor minutes)", markup=False)
 
@@ -181,7 +201,9 @@ def install_environments() -> None:
 
 
 def _list(folder: Path, json_: bool) -> None:
-    """Show what can be reproduced, the data files it reads, and what a full run took if one in the folder says so."""
+    """Show what can be reproduced, the data files it reads, and what a full run took if one in
+    the folder says so.
+    """
     from rich.table import Table
 
     from dpconvex_reproduction import catalogue

@@ -1,8 +1,10 @@
-"""Figures in one manner: ours has one colour that nobody else has, a variant its line style, spread is shaded.
+"""Figures in one manner: ours has one colour that nobody else has, a variant its line style, spread
+is shaded.
 
-Lines are drawn from thick to thin, ours first, with markers that shrink from one to the next and dashes that fill each
-other's gaps, so that one that covers another does not hide it. Where a row of panels shows the same lines, their names
-stand with a sample of the line at the ends of the last panel's lines; otherwise there is one legend.
+Lines are drawn from thick to thin, ours first, with markers that shrink from one to the next and
+dashes that fill each other's gaps, so that one that covers another does not hide it. Where a row of
+panels shows the same lines, their names stand with a sample of the line at the ends of the last
+panel's lines; otherwise there is one legend.
 """
 
 from __future__ import annotations
@@ -18,9 +20,24 @@ import numpy as np
 from dpconvex_reproduction.exhibit import Row, select, summarise
 
 __all__ = [
-    "ERRORS", "MARKERS", "MOST_LINES", "OTHERS", "OURS", "SPREAD", "STYLES", "WIDEST", "LineEnd", "curves", "finish",
-    "label_lines", "label_room", "panels", "readable_axis", "save_figure", "styles_in_words",
-]  # fmt: skip
+    "ERRORS",
+    "MARKERS",
+    "MOST_LINES",
+    "OTHERS",
+    "OURS",
+    "SPREAD",
+    "STYLES",
+    "WIDEST",
+    "LineEnd",
+    "curves",
+    "finish",
+    "label_lines",
+    "label_room",
+    "panels",
+    "readable_axis",
+    "save_figure",
+    "styles_in_words",
+]
 
 OURS = "#1a5fb4"
 #: Colours of everybody and everything else; none is a blue.
@@ -34,7 +51,8 @@ _STYLES_IN_WORDS = {
 }
 MOST_LINES = 7  # in one panel; more become small multiples
 #: What shaded bands are, for a line below the panels.
-ERRORS, SPREAD = "Bands: two standard errors of the mean.", "Bands: one standard deviation of a run."
+ERRORS = "Bands: two standard errors of the mean."
+SPREAD = "Bands: one standard deviation of a run."
 MARKERS = "osD^vPX*"
 _DASHES = {":": (1.0, 2.0), "--": (4.0, 3.0)}  # in widths of the line
 _OUR_DASHES = ("-", (0, (5, 1)), (0, (2, 1)))  # of several models of ours in one panel
@@ -75,7 +93,9 @@ class LineEnd:
     line: Any
 
 
-def panels(figure: Any, columns: int, rows: int = 1, height: float | None = None, **options: Any) -> Any:
+def panels(
+    figure: Any, columns: int, rows: int = 1, height: float | None = None, **options: Any
+) -> Any:
     """Size the figure and return an array of axes of shape (rows, columns).
 
     Parameters
@@ -117,23 +137,29 @@ def curves(
     x, y : str
         Keys.
     series : sequence of str
-        Keys that name a line. The colour follows the first, and is ours where ``variant`` is ``"dpconvex"``; the style
-        follows the variant, but several lines of ours, or without privacy, have one each.
+        Keys that name a line. The colour follows the first, and is ours where ``variant`` is
+        ``"dpconvex"``; the style follows the variant, but several lines of ours, or without
+        privacy, have one each.
     band : {"error", "std"}
         Two standard errors, or one standard deviation.
     """
     names = list(dict.fromkeys(tuple(row.get(key) for key in series) for row in rows))
     kinds = [str(dict(zip(series, name, strict=True)).get("variant")) for name in names]
     others = {kind for kind in kinds if kind not in ("dpconvex", "not private")}
-    colored = list(dict.fromkeys(name[0] for name, kind in zip(names, kinds, strict=True) if kind in others))
+    colored = list(
+        dict.fromkeys(name[0] for name, kind in zip(names, kinds, strict=True) if kind in others)
+    )
     for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        mine, reference = kind == "dpconvex", kind == "not private"
+        mine = kind == "dpconvex"
+        reference = kind == "not private"
         wanted = dict(zip(series, name, strict=True))
         line = sorted(summarise(select(rows, **wanted), [x], y), key=lambda row: row[x])
         place = np.array([row[x] for row in line], dtype=float)
         mean = np.array([row[y] for row in line])
         half = np.array([(2 if band == "error" else 1) * row[band] for row in line])
-        color = OURS if mine else "black" if reference else OTHERS[colored.index(name[0]) % len(OTHERS)]
+        color = (
+            OURS if mine else "black" if reference else OTHERS[colored.index(name[0]) % len(OTHERS)]
+        )
         share = number / max(1, len(names) - 1)
         before = kinds[:number].count(kind)  # lines of the same kind
         label = ", ".join(dict.fromkeys(str(part) for part in name if part is not None))
@@ -145,15 +171,22 @@ def curves(
             marker="" if reference else MARKERS[number % len(MARKERS)],
             markersize=5.0 if mine else 6.0 - 2.5 * share,
             markerfacecolor=(color if before == 0 else "white") if mine else "none",
-            linewidth=1.0 if reference else (3.2 if before == 0 else 2.0) if mine else 2.2 - 1.2 * share,
+            linewidth=1.0
+            if reference
+            else (3.2 if before == 0 else 2.0)
+            if mine
+            else 2.2 - 1.2 * share,
             zorder=1.9 if mine else 2.0,  # the thickest line is the lowest
             label=label,
-            # At its end a line has a short name: what all others in the panel have too is in the title.
+            # At its end a line has a short name: what all others in the panel have too is in the
+            # title.
             gid=str(name[0]) if mine or reference or len(others) == 1 else label,
         )
         if np.isfinite(half).any():
             low = mean - half
-            if axes.get_yscale() == "log":  # a band that reaches towards 0 would fill the panel: the logarithm's error
+            if (
+                axes.get_yscale() == "log"
+            ):  # a band that reaches towards 0 would fill the panel: the logarithm's error
                 low = np.where(mean > 0, mean * np.exp(-half / np.maximum(mean, 1e-300)), low)
             axes.fill_between(place, low, mean + half, color=color, alpha=0.15, linewidth=0)
 
@@ -172,7 +205,8 @@ def _style(kind: str, before: int, number: int) -> Any:
 
 
 def _spelled(values: Sequence[float]) -> list[str]:
-    """Return numbers of an axis as people write them, thousands as k and millions as M where there are large ones.
+    """Return numbers of an axis as people write them, thousands as k and millions as M where there
+    are large ones.
 
     Examples
     --------
@@ -182,7 +216,11 @@ def _spelled(values: Sequence[float]) -> list[str]:
     if max(values, default=0.0) < 1e5:
         return [f"{value:,.10g}" for value in values]
     return [
-        f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+        f"{value / 1e6:g}M"
+        if value >= 1e6
+        else f"{value / 1e3:g}k"
+        if value >= 1e3
+        else f"{value:g}"
         for value in values
     ]
 
@@ -196,14 +234,20 @@ def readable_axis(ax: Any, ticks: Sequence[float], label: str) -> None:
 
 
 def _plain_ticks(axes: Sequence[Any]) -> None:
-    """Write numbers of logarithmic axes as people do, if on none they are tiny or huge; 2 and 5 on short ones."""
+    """Write numbers of logarithmic axes as people do, if on none they are tiny or huge; 2 and 5
+    on short ones.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     for which in "xy":
         found = []
         for ax in axes:
             axis, limits = (ax.xaxis, ax.get_xlim()) if which == "x" else (ax.yaxis, ax.get_ylim())
-            if axis.get_scale() == "log" and isinstance(axis.get_major_locator(), LogLocator) and ax.get_visible():
+            if (
+                axis.get_scale() == "log"
+                and isinstance(axis.get_major_locator(), LogLocator)
+                and ax.get_visible()
+            ):
                 found.append((axis, *limits))
         plain = all(low >= 1e-4 and high <= 1e6 for _, low, high in found)
         for axis, low, high in found:
@@ -220,9 +264,13 @@ def _thin_labels(ax: Any) -> None:
     """Take away numbers of the x axis that would touch the one before."""
     from matplotlib.ticker import FixedLocator
 
-    if not isinstance(ax.xaxis.get_major_locator(), FixedLocator) or not ax.xaxis.get_tick_params()["labelbottom"]:
+    if (
+        not isinstance(ax.xaxis.get_major_locator(), FixedLocator)
+        or not ax.xaxis.get_tick_params()["labelbottom"]
+    ):
         return
-    end, words = -np.inf, []
+    end = -np.inf
+    words = []
     for label in ax.get_xticklabels():
         box = label.get_window_extent()
         words.append(label.get_text() if box.x0 > end + 3 else "")
@@ -231,7 +279,8 @@ def _thin_labels(ax: Any) -> None:
 
 
 def label_lines(ax: Any, ends: Sequence[LineEnd]) -> None:
-    """Write names right of a panel, each with a sample of its line, pushed apart where they would cover each other.
+    """Write names right of a panel, each with a sample of its line, pushed apart where they would
+    cover each other.
 
     Parameters
     ----------
@@ -259,11 +308,19 @@ def label_lines(ax: Any, ends: Sequence[LineEnd]) -> None:
         places[k] = min(places[k], limit) if overshoot else places[k]
     begin, stop = (1.0 + points * point for points in _SAMPLE)
     for place, k in zip(places, order, strict=True):
-        end, height = ends[k], heights[k]
+        end = ends[k]
+        height = heights[k]
         color = end.line.get_color()
         if 0.0 <= height <= 1.0:  # a thin line leads from the end to the sample
             ax.figure.add_artist(
-                Line2D([1.0, begin], [height, place], color=color, linewidth=0.5, alpha=0.6, transform=ax.transAxes)
+                Line2D(
+                    [1.0, begin],
+                    [height, place],
+                    color=color,
+                    linewidth=0.5,
+                    alpha=0.6,
+                    transform=ax.transAxes,
+                )
             )
         sample = Line2D([begin, (begin + stop) / 2, stop], [place] * 3)
         sample.update_from(end.line)
@@ -310,7 +367,8 @@ def _names(ax: Any) -> set[str]:
 
 
 def finish(figure: Any, axes: Any, columns: int = 4, note: str = "") -> None:
-    """Name the lines, at their ends where each row's last panel has them all, in one legend otherwise; tidy up.
+    """Name the lines, at their ends where each row's last panel has them all, in one legend
+    otherwise; tidy up.
 
     Parameters
     ----------
@@ -331,14 +389,17 @@ def finish(figure: Any, axes: Any, columns: int = 4, note: str = "") -> None:
             handles.setdefault(label, handle)
     shown = [[ax for ax in row if ax.get_visible()] for row in grid]
     last = [row[-1] for row in shown if row]
-    complete = all(_names(row[-1]) == {name for ax in row for name in _labels(ax)} for row in shown if row)
+    complete = all(
+        _names(row[-1]) == {name for ax in row for name in _labels(ax)} for row in shown if row
+    )
     # A level without privacy is a reference, and no line more.
     direct = bool(handles) and complete and max(len(_names(ax)) for ax in last) <= MOST_LINES + 1
     room = label_room([end.name for ax in last for end in _ends(ax)]) if direct else 0.0
     lines = 0 if direct else -(-len(handles) // columns)
     foot = 0.22 * lines + (0.2 if note else 0.0)
     width, height = figure.get_size_inches()
-    width, height = (min(width + room, max(width, WIDEST)), height + foot)
+    width = min(width + room, max(width, WIDEST))
+    height = height + foot
     figure.set_size_inches(width, height)
     for ax in grid.flat if grid.shape[1] > 2 else ():
         ax.title.set_fontsize(min(ax.title.get_fontsize(), _NARROW_TITLE))
@@ -356,20 +417,24 @@ def finish(figure: Any, axes: Any, columns: int = 4, note: str = "") -> None:
 
 
 def styles_in_words(figure: Any) -> str:
-    """Return what the styles of the lines that :func:`curves` has drawn mean; empty of a figure with one variant.
+    """Return what the styles of the lines that :func:`curves` has drawn mean; empty of a figure
+    with one variant.
 
     Parameters
     ----------
     figure : matplotlib Figure
         With its panels.
     """
-    labels = {str(line.get_label()).rpartition(", ")[2] for ax in figure.axes for line in ax.get_lines()}
+    labels = {
+        str(line.get_label()).rpartition(", ")[2] for ax in figure.axes for line in ax.get_lines()
+    }
     drawn = [words for variant, words in _STYLES_IN_WORDS.items() if variant in labels]
     return f"Lines: {', '.join(drawn)}." if len(drawn) > 1 and labels & {"paper", "sound"} else ""
 
 
 def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> str:
-    """Let ``draw(figure, *content)`` draw a figure and write it as a small file; equal numbers give equal files.
+    """Let ``draw(figure, *content)`` draw a figure and write it as a small file; equal numbers give
+    equal files.
 
     Returns
     -------
@@ -382,13 +447,15 @@ def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> str:
     from matplotlib.figure import Figure
     from PIL import Image
 
-    # The first colours of matplotlib's own cycle are a blue and an orange: nobody else has a blue here.
+    # The first colours of matplotlib's own cycle are a blue and an orange: nobody else has a blue
+    # here.
     with mpl.rc_context({**_TEXT, "axes.prop_cycle": cycler(color=OTHERS)}):
         figure = Figure(layout=None)
         FigureCanvasAgg(figure)
         draw(figure, *content)
         drawn = BytesIO()
         figure.savefig(drawn, dpi=90)
-    # A palette makes files a third of the size; no version and no date: equal numbers give equal files.
+    # A palette makes files a third of the size; no version and no date: equal numbers give equal
+    # files.
     Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
     return styles_in_words(figure)

@@ -1,8 +1,9 @@
-"""``dpconvex reproduce evidence``: tables of README and docs/evidence, written from the results of the last runs.
+"""``dpconvex reproduce evidence``: tables of README and docs/evidence, written from the results of
+the last runs.
 
-A table stands between ``<!-- evidence: NAME -->`` and ``<!-- end of evidence -->``. Accuracy comes from the
-benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``, coverage from what ``make coverage``
-stores: so no number on these pages is typed in.
+A table stands between ``<!-- evidence: NAME -->`` and ``<!-- end of evidence -->``. Accuracy comes
+from the benchmark's Parquet file, speed from the JSON file of ``python -m benchmarks``, coverage
+from what ``make coverage`` stores: so no number on these pages is typed in.
 """
 
 from __future__ import annotations
@@ -38,16 +39,28 @@ COVERAGE = "docs/evidence/coverage.txt"
 _BLOCK = re.compile(r"(<!-- evidence: ([a-z ]+) -->\n)(.*?)(<!-- end of evidence -->)", re.DOTALL)
 _OURS = "dpconvex"
 _SHOWN = {"logistic": "log_loss", "linear": "r2", "quantile": "pinball"}
-_WORDS = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
-_RELATION, _DEFAULT = ADD_OR_REMOVE, REPLACE  # of most peers, and of our estimators
-_EXACT, _CONSTANT = "scikit-learn, not private", "constant, not private"
+_WORDS = {
+    "log_loss": "log loss",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "r2": "R²",
+    "pinball": "pinball loss",
+}
+# of most peers, and of our estimators
+_RELATION = ADD_OR_REMOVE
+_DEFAULT = REPLACE
+_EXACT = "scikit-learn, not private"
+_CONSTANT = "constant, not private"
 
 
 def load_results(root: Path) -> dict[str, list[Row]]:
-    """Return benchmark fits, speeds with their machines and line coverage of a checkout; empty lists of what is not."""
+    """Return benchmark fits, speeds with their machines and line coverage of a checkout; empty
+    lists of what is not.
+    """
     import polars as pl
 
-    bench, coverage = root / BENCH, root / COVERAGE
+    bench = root / BENCH
+    coverage = root / COVERAGE
     timed = {
         name: json.loads((root / path).read_text(encoding="utf-8"))
         for name, path in (("speed", SPEED), ("growth", GROWTH))
@@ -55,9 +68,17 @@ def load_results(root: Path) -> dict[str, list[Row]]:
     }
     return {
         "fits": pl.read_parquet(bench).to_dicts() if bench.is_file() else [],
-        **{name: timed[name]["measurements"] if name in timed else [] for name in ("speed", "growth")},
-        **{f"{name} machine": [timed[name]["machine"]] if name in timed else [] for name in ("speed", "growth")},
-        "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}] if coverage.is_file() else [],
+        **{
+            name: timed[name]["measurements"] if name in timed else []
+            for name in ("speed", "growth")
+        },
+        **{
+            f"{name} machine": [timed[name]["machine"]] if name in timed else []
+            for name in ("speed", "growth")
+        },
+        "coverage": [{"percent": float(coverage.read_text(encoding="utf-8"))}]
+        if coverage.is_file()
+        else [],
     }
 
 
@@ -66,18 +87,25 @@ def _means(fits: Sequence[Row], task: str, metric: str) -> list[Row]:
 
 
 def cost_table(results: dict[str, list[Row]], short: bool = False) -> list[str]:
-    """Return what our plain default reaches on every problem and budget, beside a constant and a fit without privacy.
+    """Return what our plain default reaches on every problem and budget, beside a constant and a
+    fit without privacy.
 
     In short, without problems of one column and with one metric each.
     """
-    fits, lines = [row for row in results["fits"] if row["columns"] > 1 or not short], []
+    fits = [row for row in results["fits"] if row["columns"] > 1 or not short]
+    lines = []
     budgets = sorted({row["epsilon"] for row in fits if row["epsilon"] is not None})
     for data, task in dict.fromkeys((row["data"], row["task"]) for row in fits):
         here = select(fits, data=data, task=task)
         kind = task.partition(" ")[0]
-        for metric in ("accuracy", "log_loss")[: 1 if short else 2] if kind == "logistic" else (_SHOWN[kind],):
+        for metric in (
+            ("accuracy", "log_loss")[: 1 if short else 2] if kind == "logistic" else (_SHOWN[kind],)
+        ):
             means = _means(here, task, metric)
-            ours = {row["epsilon"]: row[metric] for row in select(means, method=_OURS, relation=_DEFAULT)}
+            ours = {
+                row["epsilon"]: row[metric]
+                for row in select(means, method=_OURS, relation=_DEFAULT)
+            }
             line: Row = {"data": _marked(data), "training rows": f"{here[0]['train_rows']:,}"}
             line |= {"columns": here[0]["columns"], "task": f"{task}, {_WORDS[metric]}"}
             line["a constant"] = _figures(_level(means, _CONSTANT, metric))
@@ -88,7 +116,9 @@ def cost_table(results: dict[str, list[Row]], short: bool = False) -> list[str]:
 
 
 def _marked(data: str) -> str:
-    """Return the name of a data set, with a dagger if constants of the default were chosen with it in sight."""
+    """Return the name of a data set, with a dagger if constants of the default were chosen with
+    it in sight.
+    """
     return f"{data} †" if data in LOOKED_AT else data
 
 
@@ -113,19 +143,35 @@ def _main_contests(results: dict[str, list[Row]]) -> list[Contest]:
 
 
 def peers_table(results: dict[str, list[Row]]) -> list[str]:
-    """Return where our plain default is worse, level or better than each peer, on the first metric of every task."""
+    """Return where our plain default is worse, level or better than each peer, on the first
+    metric of every task.
+    """
     held = _main_contests(results)
     lines: list[Row] = []
     for peer, relation in dict.fromkeys((contest.peer, contest.setting[2]) for contest in held):
-        here = [contest for contest in held if (contest.peer, contest.setting[2]) == (peer, relation)]
+        here = [
+            contest for contest in held if (contest.peer, contest.setting[2]) == (peer, relation)
+        ]
         words = [contest.verdict for contest in here]
         tasks = dict.fromkeys(contest.setting[1].partition(" ")[0] for contest in here)
-        behind = sum(word == "tie" and contest.ahead < 0 for word, contest in zip(words, here, strict=True))
-        counts = {"worse": words.count("loss"), "tie, behind": behind, "tie, ahead": words.count("tie") - behind}
+        behind = sum(
+            word == "tie" and contest.ahead < 0 for word, contest in zip(words, here, strict=True)
+        )
+        counts = {
+            "worse": words.count("loss"),
+            "tie, behind": behind,
+            "tie, ahead": words.count("tie") - behind,
+        }
         counts["better"] = words.count("win")
         settings = max(row["settings"] for row in results["fits"] if row["method"] == peer)
         lines.append(
-            {"peer": peer, **counts, "tasks": ", ".join(tasks), "settings": settings, "neighbours": spoken(relation)}
+            {
+                "peer": peer,
+                **counts,
+                "tasks": ", ".join(tasks),
+                "settings": settings,
+                "neighbours": spoken(relation),
+            }
         )
     lines.sort(key=lambda line: (-line["worse"], -line["tie, behind"], line["better"]))
     return markdown_table(lines)
@@ -134,7 +180,8 @@ def peers_table(results: dict[str, list[Row]]) -> list[str]:
 def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
     """Return the contest with the best peer of every problem and budget.
 
-    Only under the relation of nearly all peers: under the other one diffprivlib would win or lose alone.
+    Only under the relation of nearly all peers: under the other one diffprivlib would win or lose
+    alone.
     """
     best: dict[tuple[Any, ...], Contest] = {}
     for contest in _main_contests(results):
@@ -147,7 +194,9 @@ def _best_peers(results: dict[str, list[Row]]) -> list[Contest]:
 
 
 def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
-    """Return where some peer is clearly better than our plain default, the best one of each problem and budget."""
+    """Return where some peer is clearly better than our plain default, the best one of each
+    problem and budget.
+    """
     by_problem: dict[tuple[str, str], list[Contest]] = {}
     for contest in _best_peers(results):
         if contest.verdict == "loss":
@@ -162,23 +211,31 @@ def losses_in_short(results: dict[str, list[Row]]) -> list[str]:
     more = [
         line
         for metric, places in others.items()
-        for line in textwrap.wrap(f"- by {metric}: {', '.join(places)}", 120, subsequent_indent="  ")
+        for line in textwrap.wrap(
+            f"- by {metric}: {', '.join(places)}", 120, subsequent_indent="  "
+        )
     ]
     if not by_problem and not more:
         return ["No peer is clearly better anywhere."]
     lines: list[str] = []
     for (data, task), found in by_problem.items():
         numbers = [
-            f"{c.peer} at ε = {c.setting[3]:g} ({_WORDS[c.metric]} {c.theirs:.4g}, ours {c.mine:.4g})" for c in found
+            f"{c.peer} at ε = {c.setting[3]:g} ({_WORDS[c.metric]} {c.theirs:.4g}, ours "
+            f"{c.mine:.4g})"
+            for c in found
         ]
-        lines += textwrap.wrap(f"- {_marked(data)}, {task}: {', '.join(numbers)}", 120, subsequent_indent="  ")
+        lines += textwrap.wrap(
+            f"- {_marked(data)}, {task}: {', '.join(numbers)}", 120, subsequent_indent="  "
+        )
     return lines + more
 
 
 def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
     """Return our plain default beside the best peer of every problem and budget, losses first."""
     order = {"loss": 0, "tie": 1, "win": 2, "one seed": 3}
-    held = sorted(_best_peers(results), key=lambda contest: order[contest.verdict])  # stable: by problem and budget
+    held = sorted(
+        _best_peers(results), key=lambda contest: order[contest.verdict]
+    )  # stable: by problem and budget
     lines = [
         {
             "": contest.verdict,
@@ -196,12 +253,15 @@ def best_peers_table(results: dict[str, list[Row]]) -> list[str]:
 
 
 def in_short(results: dict[str, list[Row]]) -> list[str]:
-    """Return what our plain default costs under its own relation, and how it compares with the best peer."""
+    """Return what our plain default costs under its own relation, and how it compares with the
+    best peer.
+    """
     lost: dict[float, dict[tuple[str, str], float]] = {1.0: {}, 0.1: {}}
     for data, task in dict.fromkeys((row["data"], row["task"]) for row in results["fits"]):
         metric = _SHOWN[task.partition(" ")[0]]
         means = _means(select(results["fits"], data=data), task, metric)
-        exact, constant = _level(means, _EXACT, metric), _level(means, _CONSTANT, metric)
+        exact = _level(means, _EXACT, metric)
+        constant = _level(means, _CONSTANT, metric)
         for epsilon, shares in lost.items():
             ours = select(means, method=_OURS, relation=_DEFAULT, epsilon=epsilon)
             if ours and exact is not None and constant is not None:
@@ -210,7 +270,8 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
         return ["(no rows)"]
     tables = {data.partition(" ")[0] for data, _ in lost[1.0]}
     costs = [
-        f"{statistics.median(shares.values()):.1f} % in the median and at most {max(shares.values()):.0f} %"
+        f"{statistics.median(shares.values()):.1f} % in the median and at most "
+        f"{max(shares.values()):.0f} %"
         for shares in lost.values()
     ]
     held = _best_peers(results)
@@ -221,15 +282,17 @@ def in_short(results: dict[str, list[Row]]) -> list[str]:
     for contest in _main_contests(results):
         if contest.setting[2] == _RELATION:
             rivals.setdefault(contest.setting[:2], set()).add(contest.peer)
-    peers, numbers = len(set().union(*rivals.values())), sorted(map(len, rivals.values()))
+    peers = len(set().union(*rivals.values()))
+    numbers = sorted(map(len, rivals.values()))
     count = f"{numbers[0]} to {numbers[-1]} ({peers} in all)" if numbers[0] < peers else f"{peers}"
     return textwrap.wrap(
-        f"On {len(lost[1.0])} tasks of {len(tables)} public tables, fits with nothing set but bounds and budget lose "
-        f"{costs[0]} of what their columns bring over the best constant at ε = 1, {costs[1]} at ε = 0.1 (one record "
-        f"replaced, the default). Against the best of {count} private methods, each in its best setting, chosen with "
-        f"hindsight and not charged, at {budgets} budgets (one record added or removed), by log loss, R² or pinball "
-        f"loss: worse in {words.count('loss')}, too close to tell in {words.count('tie')} (the other is ahead in "
-        f"{behind}), better in {words.count('win')}.",
+        f"On {len(lost[1.0])} tasks of {len(tables)} public tables, fits with nothing set but "
+        f"bounds and budget lose {costs[0]} of what their columns bring over the best constant at "
+        f"ε = 1, {costs[1]} at ε = 0.1 (one record replaced, the default). Against the best of "
+        f"{count} private methods, each in its best setting, chosen with hindsight and not "
+        f"charged, at {budgets} budgets (one record added or removed), by log loss, R² or pinball "
+        f"loss: worse in {words.count('loss')}, too close to tell in {words.count('tie')} (the "
+        f"other is ahead in {behind}), better in {words.count('win')}.",
         120,
     )
 
@@ -240,7 +303,9 @@ def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]
         {
             "measured": row["name"],
             "value": f"{row['value']:.3g}",
-            "bar": "" if row["bar"] is None else f"{'at most' if row['at_most'] else 'at least'} {row['bar']:g}",
+            "bar": ""
+            if row["bar"] is None
+            else f"{'at most' if row['at_most'] else 'at least'} {row['bar']:g}",
             "missed": "" if row["passed"] else "missed",
             "behind it": row["detail"],
         }
@@ -250,7 +315,9 @@ def speed_table(results: dict[str, list[Row]], name: str = "speed") -> list[str]
 
 
 def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> list[str]:
-    """Return on what machine times were measured, and whether other work ran beside when that began."""
+    """Return on what machine times were measured, and whether other work ran beside when that
+    began.
+    """
     for machine in results[f"{name} machine"]:
         cores = machine["cores"]
         seen = [machine.get(word, math.nan) for word in ("busy", "busy at the end")]
@@ -261,8 +328,9 @@ def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> lis
             end = "seconds are longer for it" if busy > 0.2 else "next to nothing ran beside"
             beside = f"Before and after, other work kept at most {busy:.1f} of {count} busy: {end}."
         return textwrap.wrap(
-            f"Measured at {machine['made']} on {count} of a machine with the processor {machine['processor']}, with "
-            f"Python {machine['python']}, NumPy {machine['packages']['numpy']} and scikit-learn "
+            f"Measured at {machine['made']} on {count} of a machine with the processor "
+            f"{machine['processor']}, with Python {machine['python']}, NumPy "
+            f"{machine['packages']['numpy']} and scikit-learn "
             f"{machine['packages']['scikit-learn']}. {beside}",
             120,
         )
@@ -272,8 +340,8 @@ def machine_sentences(results: dict[str, list[Row]], name: str = "speed") -> lis
 def coverage_sentence(results: dict[str, list[Row]]) -> list[str]:
     """Return which share of the library's lines the tests run."""
     return [
-        f"The tests run {row['percent']:g} % of the library's lines, compiled kernels and other processes aside "
-        "(`make coverage`)."
+        f"The tests run {row['percent']:g} % of the library's lines, compiled kernels and other "
+        "processes aside (`make coverage`)."
         for row in results["coverage"]
     ] or ["(no rows)"]
 
@@ -321,7 +389,9 @@ def main(words: list[str]) -> None:
 
 @app.command()
 @reports_errors
-def evidence(root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = Path()) -> None:
+def evidence(
+    root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = Path(),
+) -> None:
     """Write the tables of README and docs/evidence from the results that were stored there."""
     results = load_results(root)
     for name in PAGES:
@@ -330,5 +400,7 @@ def evidence(root: Annotated[Path, typer.Option(help="A checkout of the reposito
             raise InputError(f"There is no page {name} here. Run this at the root of a checkout.")
         page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     output_console().print(
-        f"Written: {', '.join(PAGES)} ({len(results['fits'])} fits, {len(results['speed'])} speeds)", markup=False
+        f"Written: {', '.join(PAGES)} ({len(results['fits'])} fits, {len(results['speed'])} "
+        "speeds)",
+        markup=False,
     )

@@ -1,4 +1,6 @@
-"""What a reproduction is made of: studies that are run, exhibits that show them, checks that judge them."""
+"""What a reproduction is made of: studies that are run, exhibits that show them, checks that
+judge them.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,18 @@ class Study:
     name : str
         Unique, e.g. ``"quantile-sco/three-columns"``.
     cells : callable
-        ``cells(quick)`` lists independent pieces of work of a second to half a minute each. The quick list should be a
-        part of the full one, so that a full run goes on from a quick one.
+        ``cells(quick)`` lists independent pieces of work of a second to half a minute each. The
+        quick list should be a part of the full one, so that a full run goes on from a quick one.
     measure : callable
-        Module-level function of one cell; returns its rows. Everything random follows from the cell.
+        Module-level function of one cell; returns its rows. Everything random follows from the
+        cell.
     data : tuple of str
         Data files that it reads; without them the exhibits say that they were not run.
     timed : bool
         Whether it measures time, so that nothing else may run beside it.
     of_default : bool
-        Whether cells are run again when the default changes; False where cells state themselves what they ran.
+        Whether cells are run again when the default changes; False where cells state themselves
+        what they ran.
     """
 
     name: str

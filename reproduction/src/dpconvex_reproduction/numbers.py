@@ -1,8 +1,10 @@
-"""``dpconvex reproduce numbers``: dp-accounting's and OpenDP's numbers beside ours, for every calibration.
+"""``dpconvex reproduce numbers``: dp-accounting's and OpenDP's numbers beside ours, for every
+calibration.
 
-dp-accounting composes the Gaussian terms that a certificate states as privacy loss distributions, OpenDP as zCDP with
-its own conversion to epsilon. Both take sensitivities at our word: they can catch noise that is too small or a wrong
-composition, not a wrong sensitivity. The last columns show what they say of a build that adds half of the noise.
+dp-accounting composes the Gaussian terms that a certificate states as privacy loss distributions,
+OpenDP as zCDP with its own conversion to epsilon. Both take sensitivities at our word: they can
+catch noise that is too small or a wrong composition, not a wrong sensitivity. The last columns show
+what they say of a build that adds half of the noise.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def accounting_epsilon(releases: Iterable[Release], delta: float = DELTA) -> flo
     """Return dp-accounting's epsilon of Gaussian releases, by privacy loss distributions."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    # Gaussians of one sensitivity compose to a Gaussian; each is composed as a distribution all the same.
+    # Gaussians of one sensitivity compose to a Gaussian; each is composed as a distribution all the
+    # same.
     total = None
     for multiplier, times in releases:
         single = pld.from_gaussian_mechanism(multiplier, value_discretization_interval=_INTERVAL)
@@ -75,7 +78,10 @@ def _opendp() -> tuple[Any, tuple[Any, Any]]:
 def opendp_epsilon(releases: Iterable[Release], delta: float = DELTA) -> float:
     """Return OpenDP's epsilon of Gaussian releases: its zCDP of each, added, and its conversion."""
     dp, space = _opendp()
-    rho = sum(times * dp.m.make_gaussian(*space, scale=multiplier).map(1.0) for multiplier, times in releases)
+    rho = sum(
+        times * dp.m.make_gaussian(*space, scale=multiplier).map(1.0)
+        for multiplier, times in releases
+    )
     together = dp.m.make_gaussian(*space, scale=math.sqrt(1 / (2 * rho)))
     return float(dp.c.make_zCDP_to_approxDP(together).map(1.0).epsilon(delta))
 
@@ -85,7 +91,11 @@ def _accounting_std(epsilon: float, delta: float) -> float:
     from dp_accounting.pld import common, privacy_loss_mechanism
 
     promise = common.DifferentialPrivacyParameters(epsilon, delta)
-    return float(privacy_loss_mechanism.GaussianPrivacyLoss.from_privacy_guarantee(promise).standard_deviation)
+    return float(
+        privacy_loss_mechanism.GaussianPrivacyLoss.from_privacy_guarantee(
+            promise
+        ).standard_deviation
+    )
 
 
 def _opendp_std(epsilon: float, near: float) -> float:
@@ -94,7 +104,9 @@ def _opendp_std(epsilon: float, near: float) -> float:
 
 
 def basic_numbers() -> Iterator[Row]:
-    """Yield our calibrations beside theirs: the noise of a release, composition, subsampling, Laplace noise."""
+    """Yield our calibrations beside theirs: the noise of a release, composition, subsampling,
+    Laplace noise.
+    """
     from dp_accounting import NeighboringRelation, dp_event
     from dp_accounting.pld import privacy_loss_distribution as pld
     from dp_accounting.rdp import rdp_privacy_accountant
@@ -120,12 +132,17 @@ def basic_numbers() -> Iterator[Row]:
         }
     for rate, steps, mu in ((0.01, 1000, 0.8), (0.1, 100, 0.4)):
         accountant = rdp_privacy_accountant.RdpAccountant()
-        accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)), steps)
-        single = pld.from_gaussian_mechanism(1 / mu, sampling_prob=rate, value_discretization_interval=_INTERVAL)
+        accountant.compose(
+            dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu)), steps
+        )
+        single = pld.from_gaussian_mechanism(
+            1 / mu, sampling_prob=rate, value_discretization_interval=_INTERVAL
+        )
         tight = single.self_compose(steps).get_epsilon_for_delta(DELTA)
         yield {
-            "what": f"{steps} Poisson batches at rate {rate:g}, noise {1 / mu:g}, add or remove one; dp-accounting by "
-            f"Renyi divergences ({float(tight):.4g} by loss distributions)",
+            "what": f"{steps} Poisson batches at rate {rate:g}, noise {1 / mu:g}, add or remove "
+            f"one; dp-accounting by Renyi divergences ({float(tight):.4g} by loss "
+            "distributions)",
             "ours": subsampled_epsilon("poisson", "add_or_remove_one", rate, steps, 1 / mu, DELTA),
             "dp-accounting": float(accountant.get_epsilon(DELTA)),
             "unit": "epsilon",
@@ -137,8 +154,9 @@ def basic_numbers() -> Iterator[Row]:
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )
         yield {
-            "what": "the same batches, replace one, where a sum moves by up to 2; dp-accounting's pair of loss "
-            "distributions is a gradient and its opposite, ours bounds every pair of neighbours",
+            "what": "the same batches, replace one, where a sum moves by up to 2; dp-accounting's "
+            "pair of loss distributions is a gradient and its opposite, ours bounds every "
+            "pair of neighbours",
             "ours": subsampled_epsilon("poisson", "replace_one", rate, steps, 1 / mu / 2, DELTA),
             "dp-accounting": float(both.self_compose(steps).get_epsilon_for_delta(DELTA)),
             "unit": "epsilon",
@@ -151,7 +169,8 @@ def _laplace_line() -> Row:
 
     dp, space = _opendp()
     return {
-        "what": "one Laplace release of scale 2, sensitivity 1, at delta 0 (dp-accounting's grid: at 1e-9)",
+        "what": "one Laplace release of scale 2, sensitivity 1, at delta 0 (dp-accounting's grid: "
+        "at 1e-9)",
         "ours": 0.5,
         "dp-accounting": float(pld.from_laplace_mechanism(2.0).get_epsilon_for_delta(1e-9)),
         "OpenDP": float(dp.m.make_laplace(*space, scale=2.0).map(1.0)),
@@ -174,7 +193,9 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _gaussian_releases(certificate: Any, factor: float = 1.0) -> list[list[Release]]:
-    """Return the Gaussian releases that a certificate states; several lists where parts of the rows are apart."""
+    """Return the Gaussian releases that a certificate states; several lists where parts of the
+    rows are apart.
+    """
     terms = [
         (name, (factor * term.scale / term.rounded_sensitivity, term.releases))
         for name, term in certificate.noise.items()
@@ -189,15 +210,21 @@ def _worst(epsilon: Callable[[Sequence[Release]], float], lists: list[list[Relea
 
 
 def certificate_numbers(rows: int = 10_000, columns: int = 5) -> Iterator[Row]:
-    """Yield, for every estimator and mechanism, what its stated noise is worth by the others' books."""
+    """Yield, for every estimator and mechanism, what its stated noise is worth by the others'
+    books.
+    """
     for kind, facts, mechanisms in _ESTIMATORS:
         for mechanism in mechanisms:
-            model = kind(epsilon=1.0, delta=DELTA, feature_bounds=(0.0, 1.0), mechanism=mechanism, **facts)
+            model = kind(
+                epsilon=1.0, delta=DELTA, feature_bounds=(0.0, 1.0), mechanism=mechanism, **facts
+            )
             certificate = model.certify(n_samples=rows, n_features=columns)
             certificate.verify()
             line: Row = {
                 "estimator": kind.__name__,
-                "mechanism": mechanism if mechanism != "auto" else f"auto ({certificate.mechanism})",
+                "mechanism": mechanism
+                if mechanism != "auto"
+                else f"auto ({certificate.mechanism})",
                 "we promise": float(certificate.epsilon(DELTA)),
             }
             if mechanism == "objective":
@@ -206,7 +233,8 @@ def certificate_numbers(rows: int = 10_000, columns: int = 5) -> Iterator[Row]:
                 continue
             lists = _gaussian_releases(certificate)
             half = _gaussian_releases(certificate, 0.5)
-            accounted, lied = _worst(accounting_epsilon, lists), _worst(accounting_epsilon, half)
+            accounted = _worst(accounting_epsilon, lists)
+            lied = _worst(accounting_epsilon, half)
             line |= {
                 "dp-accounting": accounted,
                 "OpenDP": _worst(opendp_epsilon, lists),
@@ -218,23 +246,33 @@ def certificate_numbers(rows: int = 10_000, columns: int = 5) -> Iterator[Row]:
 
 
 def in_words(stated: Sequence[Row]) -> str:
-    """Return how many certificates can be compared, how many of those agree, and why the others cannot.
+    """Return how many certificates can be compared, how many of those agree, and why the others
+    cannot.
 
     Examples
     --------
-    >>> same, other = {"agrees": True, "half is caught": True}, {"mechanism": "objective", "note": "in no tool"}
+    >>> same, other = (
+    ...     {"agrees": True, "half is caught": True},
+    ...     {"mechanism": "objective", "note": "in no tool"},
+    ... )
     >>> print(in_words([same, same, other]))  # doctest: +ELLIPSIS
-    2 of 3 certificates can be compared: 2 agree to a thousandth, and half of the noise is caught in 2. 1 of ...
+    2 of 3 certificates can be compared: 2 agree to a thousandth, and half of the noise is ...
     """
     compared = [line for line in stated if "agrees" in line]
     agree, caught = (sum(line[key] for line in compared) for key in ("agrees", "half is caught"))
     words = (
-        f"{len(compared)} of {len(stated)} certificates can be compared: {agree} agree to a thousandth, and half of "
-        f"the noise is caught in {caught}."
+        f"{len(compared)} of {len(stated)} certificates can be compared: {agree} agree to a "
+        f"thousandth, and half of the noise is caught in {caught}."
     )
     others = Counter((line["mechanism"], line["note"]) for line in stated if "agrees" not in line)
     return " ".join(
-        [words, *(f"{count} of {name} perturbation cannot ({note})." for (name, note), count in others.items())]
+        [
+            words,
+            *(
+                f"{count} of {name} perturbation cannot ({note})."
+                for (name, note), count in others.items()
+            ),
+        ]
     )
 
 
@@ -249,19 +287,23 @@ def main(words: list[str]) -> None:
 @app.command()
 @reports_errors
 def numbers(out: Annotated[Path, typer.Option(help="The page.")] = Path("numbers.md")) -> None:
-    """Set dp-accounting's and OpenDP's numbers beside ours, for every calibration, and for half of the noise."""
+    """Set dp-accounting's and OpenDP's numbers beside ours, for every calibration, and for half
+    of the noise.
+    """
     from dpconvex_reproduction.fingerprint import made_with
     from dpconvex_reproduction.pages import markdown_table
 
-    basic, stated = list(basic_numbers()), list(certificate_numbers())
+    basic = list(basic_numbers())
+    stated = list(certificate_numbers())
     lines = [
         "# Other accountants' numbers beside ours",
         "",
         made_with(),
         "",
-        "dp-accounting composes privacy loss distributions on a grid, rounded upwards; OpenDP adds up zCDP and "
-        "converts, which is looser. Both take sensitivities at our word: they can catch noise that is too small and a "
-        "wrong composition, not a wrong sensitivity, which is what the brute-force tests of neighbours are for.",
+        "dp-accounting composes privacy loss distributions on a grid, rounded upwards; OpenDP "
+        "adds up zCDP and converts, which is looser. Both take sensitivities at our word: they "
+        "can catch noise that is too small and a wrong composition, not a wrong sensitivity, "
+        "which is what the brute-force tests of neighbours are for.",
         "",
         "## Calibrations",
         "",

@@ -1,4 +1,6 @@
-"""Write an exhibit: its numbers as CSV, its figure, a page with the verdict; and the index of all of them."""
+"""Write an exhibit: its numbers as CSV, its figure, a page with the verdict; and the index of
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _MEMORY = Path("cells") / "index.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an exhibit: the verdict's words, its checks, and why it was not run if it was not."""
+    """What became of an exhibit: the verdict's words, its checks, and why it was not run if it
+    was not.
+    """
 
     exhibit: Exhibit
     verdict: str
@@ -50,12 +54,17 @@ def _verdict(checks: Sequence[Check]) -> str:
 
 def _verdict_in_words(outcome: Outcome) -> str:
     """Return whose statements were compared with the numbers, and how many hold."""
-    paper, ours = outcome.share("paper"), outcome.share("dpconvex")
+    paper = outcome.share("paper")
+    ours = outcome.share("dpconvex")
     if paper:
         return f"{paper} claims of the paper hold in these numbers" + (
             f", and {ours} statements of ours." if ours else "."
         )
-    return f"No paper claims anything of it; {ours} statements of ours hold in these numbers." if ours else ""
+    return (
+        f"No paper claims anything of it; {ours} statements of ours hold in these numbers."
+        if ours
+        else ""
+    )
 
 
 _VARIANTS = {
@@ -136,14 +145,24 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     results = results.together(names)
     made = made_with(sorted(set().union(*(results.measured.get(name, ()) for name in names))))
     source = [f"Paper: {words}", ""] if (words := cited(exhibit.paper)) else []
-    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", *source, exhibit.claim, "", made, ""]
+    head = [
+        f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}",
+        "",
+        *source,
+        exhibit.claim,
+        "",
+        made,
+        "",
+    ]
     missing = [results.skipped[name] for name in names if name in results.skipped]
     rows = [row for name in names for row in results.rows.get(name, [])]
     failures = [message for name in names for message in results.failures.get(name, [])]
     if missing or (not rows and exhibit.studies):
         verdict = "not run"
         reason = missing[0] if missing else "Every cell failed."
-        page.write_text("\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8")
+        page.write_text(
+            "\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8"
+        )
         return Outcome(exhibit, verdict, reason=reason)
     table = exhibit.table(rows)
     _write_csv(place / f"{exhibit.slug}.csv", table)
@@ -204,8 +223,9 @@ def _repeats_in_words(work: Work) -> str:
     if work.done >= work.full:
         return f"A full run: {_cells(work.full)}, {_minutes(work.seconds)}."
     return (
-        f"Fewer repeats than in a full run, {work.done} of {_cells(work.full)} in {_minutes(work.seconds)}, with "
-        f"standard errors beside the means. A full run takes about {_minutes(work.full_seconds)}."
+        f"Fewer repeats than in a full run, {work.done} of {_cells(work.full)} in "
+        f"{_minutes(work.seconds)}, with standard errors beside the means. A full run takes about "
+        f"{_minutes(work.full_seconds)}."
     )
 
 
@@ -247,7 +267,10 @@ def known_outcomes(folder: Path) -> dict[str, dict[str, str]]:
     folder : Path
         Root of all pages.
     """
-    for memory in (folder / _MEMORY, folder / "runs" / "index.json"):  # the second as older runs left it
+    for memory in (
+        folder / _MEMORY,
+        folder / "runs" / "index.json",
+    ):  # the second as older runs left it
         if memory.is_file():
             lines: dict[str, dict[str, str]] = json.loads(memory.read_text(encoding="utf-8"))
             return lines
@@ -255,7 +278,8 @@ def known_outcomes(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
-    """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder too.
+    """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder
+    too.
 
     Parameters
     ----------
@@ -293,16 +317,19 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     lines = [
         "# Tables and figures of the five papers, run again",
         "",
-        "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), soundly calibrated "
-        "(`sound`) and our default (`dpconvex`) on the same data and seeds, the privacy each truly has, and a verdict "
-        "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats, and the last "
-        "columns say which share of them was run and what all of them take. A page *matches* if every claim of the "
-        "paper that it lists holds in the numbers, *in part* if some do; *measured* if no paper claims anything. "
+        "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), "
+        "soundly calibrated (`sound`) and our default (`dpconvex`) on the same data and seeds, "
+        "the privacy each truly has, and a verdict computed from the numbers. Written by "
+        "`dpconvex reproduce`; `--quick` runs fewer repeats, and the last columns say which "
+        "share of them was run and what all of them take. A page *matches* if every claim of the "
+        "paper that it lists holds in the numbers, *in part* if some do; *measured* if no paper "
+        "claims anything. "
         + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
         + ".",
         "",
-        "These are the papers' tables and figures with numbers or curves, and what else they measure. Not run: "
-        f"{left_out_in_words()}. Tests of the formulas are listed in `docs/evidence/papers.md`.",
+        "These are the papers' tables and figures with numbers or curves, and what else they "
+        f"measure. Not run: {left_out_in_words()}. Tests of the formulas are listed in "
+        "`docs/evidence/papers.md`.",
         "",
     ]
     for paper in dict.fromkeys(name.partition("/")[0] for name in known):

@@ -16,7 +16,8 @@ _EVERY = 30.0  # seconds between lines of a log
 
 @contextmanager
 def shown_progress() -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that shows progress: a bar on a terminal, otherwise a line of the log every half minute.
+    """Yield a function that shows progress: a bar on a terminal, otherwise a line of the log every
+    half minute.
 
     The last cell of a study always gets a line, and so does the first of each kind of warning.
     """
@@ -48,14 +49,22 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reproducing", total=None)
 
         def report(progress: Progress) -> None:
             if progress.warning:
                 bar.console.print(f"warning, said once: {progress.warning}", markup=False)
-            words = f"{progress.study} {progress.study_done}/{progress.study_total}, {progress.left / 60:.0f} min left"
+            words = (
+                f"{progress.study} {progress.study_done}/{progress.study_total}, "
+                f"{progress.left / 60:.0f} min left"
+            )
             bar.update(task, completed=progress.done, total=progress.total, description=words)
 
         yield report

@@ -1,8 +1,10 @@
-r"""Rates of theorems, to plan with: how errors and risks shrink with rows, columns and budget, before any data.
+r"""Rates of theorems, to plan with: how errors and risks shrink with rows, columns and budget,
+before any data.
 
-Each function is one statement as printed, with the constants it prints; where a theorem hides a constant behind an
-order, that constant is 1 here and the number is good for ratios ("four times the rows"), not for levels. What a fit
-guarantees is what its certificate says; what it is predicted to achieve is :func:`dpconvex.planning.plan`.
+Each function is one statement as printed, with the constants it prints; where a theorem hides a
+constant behind an order, that constant is 1 here and the number is good for ratios ("four times the
+rows"), not for levels. What a fit guarantees is what its certificate says; what it is predicted to
+achieve is :func:`dpconvex.planning.plan`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from dpconvex.smoothing.kernels import Kernel, LogisticKernel
 
 
 def _check(owner: str, n_samples: int, dimension: int, fewest: int = 1, **positive: float) -> None:
-    """Check the number of rows and coefficients, and that all other values are finite and above 0."""
+    """Check the number of rows and coefficients, and that all other values are finite and above
+    0.
+    """
     check_count("n_samples", owner, n_samples, fewest)
     check_count("dimension", owner, dimension)
     for name, value in positive.items():
@@ -23,12 +27,17 @@ def _check(owner: str, n_samples: int, dimension: int, fewest: int = 1, **positi
 
 
 def newsvendor_regret(
-    n_samples: int, dimension: int, mu: float, lowest_density: float = 1.0, highest_density: float = 1.0
+    n_samples: int,
+    dimension: int,
+    mu: float,
+    lowest_density: float = 1.0,
+    highest_density: float = 1.0,
 ) -> float:
     r"""Return the rate of the regret of noisy smoothed gradient descent under mu-Gaussian DP.
 
-    ``log(n) [ ((p + log n) / (mu n))^2 / f_u + f_u p / (f_l^2 n) ]`` (newsvendor-gdp, Theorem 3 and Corollary 2), an
-    order: in units of ``b + h``, for demand whose noise has a density between f_l and f_u near 0.
+    ``log(n) [ ((p + log n) / (mu n))^2 / f_u + f_u p / (f_l^2 n) ]`` (newsvendor-gdp, Theorem 3 and
+    Corollary 2), an order: in units of ``b + h``, for demand whose noise has a density between f_l
+    and f_u near 0.
 
     Parameters
     ----------
@@ -54,10 +63,11 @@ def newsvendor_regret(
 def newsvendor_estimation_error(
     n_samples: int, dimension: int, mu: float, lowest_density: float = 1.0, step_size: float = 0.5
 ) -> float:
-    r"""Return the rate of the expected error of noisy smoothed gradient descent under mu-Gaussian DP.
+    r"""Return the rate of the expected error of noisy smoothed gradient descent under mu-Gaussian
+    DP.
 
-    ``sqrt(log n) [ eta (p + log n) / (mu n) + sqrt(p / n) / f_l ]`` (newsvendor-gdp, Theorem 2), an order: of the
-    distance of the coefficients in the norm of the features' second moments.
+    ``sqrt(log n) [ eta (p + log n) / (mu n) + sqrt(p / n) / f_l ]`` (newsvendor-gdp, Theorem 2), an
+    order: of the distance of the coefficients in the norm of the features' second moments.
 
     Parameters
     ----------
@@ -81,11 +91,12 @@ def newsvendor_estimation_error(
 def strongly_convex_risk_floor(
     n_samples: int, dimension: int, epsilon: float, delta: float = 0.0, scale: float = 1.0
 ) -> float:
-    r"""Return the rate below which no private method brings the worst-case excess risk of smooth strongly convex means.
+    r"""Return the rate below which no private method brings the worst-case excess risk of smooth
+    strongly convex means.
 
-    ``L R min(1, (d / (n epsilon))^2)`` for pure epsilon and ``L R min(1, d / (n epsilon)^2)`` with a delta well below
-    ``1/n`` (output-perturbation, Proposition 2.7), an order. Where it is ``L R``, a constant does as well as any
-    private method (Remark 2.1).
+    ``L R min(1, (d / (n epsilon))^2)`` for pure epsilon and ``L R min(1, d / (n epsilon)^2)`` with
+    a delta well below ``1/n`` (output-perturbation, Proposition 2.7), an order. Where it is
+    ``L R``, a constant does as well as any private method (Remark 2.1).
 
     Parameters
     ----------
@@ -117,10 +128,12 @@ def quantile_risk_floor(
     row_norm: float = 1.0,
     coef_norm: float = 1.0,
 ) -> float:
-    r"""Return the rate below which no (epsilon, delta)-DP method brings the worst-case excess pinball loss.
+    r"""Return the rate below which no (epsilon, delta)-DP method brings the worst-case excess
+    pinball loss.
 
-    ``min(r, 1 - r) B_theta B_x max(1 / sqrt(n), sqrt(d) / (n epsilon log d))`` (quantile-sco, Theorem 3.7 with the
-    factor of its proof), an order. It is about the worst distribution: a kind one allows less.
+    ``min(r, 1 - r) B_theta B_x max(1 / sqrt(n), sqrt(d) / (n epsilon log d))`` (quantile-sco,
+    Theorem 3.7 with the factor of its proof), an order. It is about the worst distribution: a kind
+    one allows less.
 
     Parameters
     ----------
@@ -134,10 +147,19 @@ def quantile_risk_floor(
     >>> quantile_risk_floor(10_000, 10, 1.0)
     0.005
     """
-    _check("quantile_risk_floor", n_samples, dimension, epsilon=epsilon, row_norm=row_norm, coef_norm=coef_norm)
+    _check(
+        "quantile_risk_floor",
+        n_samples,
+        dimension,
+        epsilon=epsilon,
+        row_norm=row_norm,
+        coef_norm=coef_norm,
+    )
     check_share("quantile", "quantile_risk_floor", quantile)
     private = math.sqrt(dimension) / (n_samples * epsilon * max(1.0, math.log(dimension)))
-    return min(quantile, 1 - quantile) * row_norm * coef_norm * max(1 / math.sqrt(n_samples), private)
+    return (
+        min(quantile, 1 - quantile) * row_norm * coef_norm * max(1 / math.sqrt(n_samples), private)
+    )
 
 
 @dataclass(frozen=True)
@@ -147,10 +169,11 @@ class EstimationError:
     Attributes
     ----------
     smoothing : float
-        From the true solution to that of the smoothed problem (Lemma 4.2, constants included); infinite where the
-        bandwidth is too large for the lemma.
+        From the true solution to that of the smoothed problem (Lemma 4.2, constants included);
+        infinite where the bandwidth is too large for the lemma.
     privacy, sampling : float
-        From the penalised to the private solution (Lemma 4.3) and from the smoothed to the penalised one (Lemma 4.4).
+        From the penalised to the private solution (Lemma 4.3) and from the smoothed to the
+        penalised one (Lemma 4.4).
     """
 
     smoothing: float
@@ -178,15 +201,17 @@ def quantile_estimation_error(
     kernel: Kernel | None = None,
     failure: float = 0.05,
 ) -> EstimationError:
-    r"""Return the parts of the estimation error of objective perturbation with convolution (quantile-sco, section 4.1).
+    r"""Return the parts of the estimation error of objective perturbation with convolution
+    (quantile-sco, section 4.1).
 
-    With ``L = max(r, 1 - r) B_x``, ``sigma^2 = L^2 (8 log(2/delta) + 4 epsilon) / epsilon^2``, the penalty
-    ``lambda = sqrt(k1 K B_x^2 / (n epsilon) + d sigma^2 / n^2) / B_theta`` and ``h = K B_x^2 / (lambda n epsilon)``,
-    k1 the kernel's mean absolute value, k2 its second moment and K its largest value:
+    With ``L = max(r, 1 - r) B_x``, ``sigma^2 = L^2 (8 log(2/delta) + 4 epsilon) / epsilon^2``, the
+    penalty ``lambda = sqrt(k1 K B_x^2 / (n epsilon) + d sigma^2 / n^2) / B_theta`` and
+    ``h = K B_x^2 / (lambda n epsilon)``, k1 the kernel's mean absolute value, k2 its second moment
+    and K its largest value:
 
-        smoothing = h^2 l1 k2 / (rho (f - h l1 k1))            if f > h l1 (k1 + sqrt(B_x^3 k2) / rho)
-        privacy   = L B_theta sqrt(d log(1/delta) / (n epsilon)) / (B_x sqrt(k1 K))
-        sampling  = (L sqrt((d + log(1/gamma)) / n) + B_theta lambda) / (rho f)
+        smoothing = h^2 l1 k2 / (rho (f - h l1 k1)) if f > h l1 (k1 + sqrt(B_x^3 k2) / rho) privacy
+        = L B_theta sqrt(d log(1/delta) / (n epsilon)) / (B_x sqrt(k1 K)) sampling = (L sqrt((d +
+        log(1/gamma)) / n) + B_theta lambda) / (rho f)
 
     Parameters
     ----------
@@ -197,7 +222,8 @@ def quantile_estimation_error(
     quantile, row_norm, coef_norm : float
         r, B_x and B_theta.
     least_density, density_slope, least_eigenvalue : float
-        f, the density of residuals at 0; l1, its Lipschitz constant; rho, the least eigenvalue of ``E x x^T``.
+        f, the density of residuals at 0; l1, its Lipschitz constant; rho, the least eigenvalue of
+        ``E x x^T``.
     kernel : Kernel, optional
         Of the convolution; logistic by default.
     failure : float
@@ -211,13 +237,22 @@ def quantile_estimation_error(
     """
     owner = "quantile_estimation_error"
     _check(
-        owner, n_samples, dimension, epsilon=epsilon, row_norm=row_norm, coef_norm=coef_norm,
-        least_density=least_density, density_slope=density_slope, least_eigenvalue=least_eigenvalue,
-    )  # fmt: skip
+        owner,
+        n_samples,
+        dimension,
+        epsilon=epsilon,
+        row_norm=row_norm,
+        coef_norm=coef_norm,
+        least_density=least_density,
+        density_slope=density_slope,
+        least_eigenvalue=least_eigenvalue,
+    )
     for name, value in (("delta", delta), ("quantile", quantile), ("failure", failure)):
         check_share(name, owner, value)
     kernel = kernel or LogisticKernel()
-    first, second, peak = kernel.mean_abs, kernel.second_moment, kernel.peak
+    first = kernel.mean_abs
+    second = kernel.second_moment
+    peak = kernel.peak
     slope = max(quantile, 1 - quantile) * row_norm
     variance = slope**2 * (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2
     square = first * peak * row_norm**2 / (n_samples * epsilon)
@@ -246,10 +281,11 @@ def convolution_objective_risk(
 ) -> float:
     r"""Return the bound on the excess risk of convolution followed by objective perturbation.
 
-    ``4 sqrt(2) C R (1/sqrt(n) + sqrt(d log(1/delta)) / (n epsilon)) + gap`` (convolution-objective-perturbation,
-    Lemma 3.3), the gap being how far the smoothed risk lies above the risk at the best coefficients; without it
-    ``8 sqrt(2)`` in place of ``4 sqrt(2)`` (Theorem 4.5, Gaussian kernel, residuals away from 0). The bounds were
-    printed for noise that is too small under replace-one: the certified noise is larger by a factor below 2.
+    ``4 sqrt(2) C R (1/sqrt(n) + sqrt(d log(1/delta)) / (n epsilon)) + gap``
+    (convolution-objective-perturbation, Lemma 3.3), the gap being how far the smoothed risk lies
+    above the risk at the best coefficients; without it ``8 sqrt(2)`` in place of ``4 sqrt(2)``
+    (Theorem 4.5, Gaussian kernel, residuals away from 0). The bounds were printed for noise that is
+    too small under replace-one: the certified noise is larger by a factor below 2.
 
     Parameters
     ----------

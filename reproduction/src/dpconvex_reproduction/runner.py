@@ -1,4 +1,6 @@
-"""Run studies on all cores; every finished cell is written at once, so an interrupted run goes on where it stopped."""
+"""Run studies on all cores; every finished cell is written at once, so an interrupted run goes
+on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,9 @@ class Progress:
     seconds : float
         Processor seconds of what is done.
     left : float
-        Processor seconds of what is left, if cells take as long as those that are done and differ in their seeds alone,
-        or as the mean of the study; studies of which nothing is done yet count as the average cell.
+        Processor seconds of what is left, if cells take as long as those that are done and differ
+        in their seeds alone, or as the mean of the study; studies of which nothing is done yet
+        count as the average cell.
     warning : str
         What the cell warned of, if no cell did before with these or other numbers; otherwise empty.
     """
@@ -71,8 +74,9 @@ class Progress:
         """
         share = self.done / self.total if self.total else 1.0
         return (
-            f"{self.done} of {self.total} cells ({100 * share:.0f} %), {self.seconds / 60:.0f} processor minutes done, "
-            f"about {self.left / 60:.0f} left; {self.study}: {self.study_done} of {self.study_total}"
+            f"{self.done} of {self.total} cells ({100 * share:.0f} %), {self.seconds / 60:.0f} "
+            f"processor minutes done, about {self.left / 60:.0f} left; {self.study}: "
+            f"{self.study_done} of {self.study_total}"
         )
 
 
@@ -85,8 +89,8 @@ class Work:
     done, full : int
         Cells that are done, and cells of a full run.
     seconds, full_seconds : float
-        Their processor seconds; those of a full run if its cells take as long as those that are done and differ in
-        their seeds alone, or as the mean of all where there are none.
+        Their processor seconds; those of a full run if its cells take as long as those that are
+        done and differ in their seeds alone, or as the mean of all where there are none.
     """
 
     done: int = 0
@@ -113,7 +117,8 @@ class Results:
     work : dict
         Cells done, cells of a full run and processor seconds, by study.
     warnings : dict
-        The first of each kind of warning of the cells that were run now, and how many cells gave that kind.
+        The first of each kind of warning of the cells that were run now, and how many cells gave
+        that kind.
     measured : dict
         The commits and days of the cells, by study.
     partial : set of str
@@ -132,7 +137,9 @@ class Results:
     quick: Results | None = None
 
     def together(self, names: Collection[str]) -> Results:
-        """Return what one page shows of these studies: they are compared, so all have all repeats or all have few."""
+        """Return what one page shows of these studies: they are compared, so all have all
+        repeats or all have few.
+        """
         return self.quick if self.quick and len(names) > 1 and self.partial & set(names) else self
 
 
@@ -147,9 +154,13 @@ def missing_data(study: Study) -> str | None:
 
 
 def _source(study: Study) -> str:
-    """Return a digest of the module that measures and of the default: if either changes, cells are run again."""
+    """Return a digest of the module that measures and of the default: if either changes, cells
+    are run again.
+    """
     module = sys.modules[study.measure.__module__]
-    default = json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"] if study.of_default else ""
+    default = (
+        json.loads(STORED.read_text(encoding="utf-8"))["fingerprint"] if study.of_default else ""
+    )
     return hashlib.sha256((inspect.getsource(module) + default).encode()).hexdigest()[:12]
 
 
@@ -187,20 +198,23 @@ def _unpacked(path: Path) -> bytes:
         return lzma.decompress(path.read_bytes())
     except lzma.LZMAError as error:
         raise InputError(
-            f"{path} holds cells of earlier runs and cannot be read: it is damaged, or Git LFS has not fetched it yet. "
-            "Fetch it again, or delete it to run its cells again."
+            f"{path} holds cells of earlier runs and cannot be read: it is damaged, or Git LFS "
+            "has not fetched it yet. Fetch it again, or delete it to run its cells again."
         ) from error
 
 
 class _Store:
-    """Finished cells of one study: a line of JSON each while it goes on, one compressed file afterwards."""
+    """Finished cells of one study: a line of JSON each while it goes on, one compressed file
+    afterwards.
+    """
 
     def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
         name = study.name.replace("/", "--")
         self.path = folder / f"{name}.jsonl"
         # Times stay where they were measured: those of two machines cannot be compared.
         self.packed = None if packed is None or study.timed else packed / f"{name}.jsonl.xz"
-        self.source, self.now = _source(study), now()
+        self.source = _source(study)
+        self.now = now()
         self.done: dict[str, dict[str, Any]] = {}
         self.before = ""  # ends the line of a run that was killed while it wrote
         for path in (self.packed, self.path):
@@ -224,7 +238,13 @@ class _Store:
                 self.done[_key(record["cell"])] = record
 
     def add(self, cell: Cell, rows: list[Row], seconds: float) -> None:
-        record = {"source": self.source, "made": self.now, "cell": cell, "rows": rows, "seconds": seconds}
+        record = {
+            "source": self.source,
+            "made": self.now,
+            "cell": cell,
+            "rows": rows,
+            "seconds": seconds,
+        }
         text = json.dumps(record, default=float)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{self.before}{text}\n")
@@ -270,7 +290,9 @@ def _measure(measure: Callable[[Cell], list[Row]], cell: Cell) -> _Outcome:
             rows = measure(dict(cell))
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
-    said = dict.fromkeys(f"{each.category.__name__}: {str(each.message).splitlines()[0]}" for each in caught)
+    said = dict.fromkeys(
+        f"{each.category.__name__}: {str(each.message).splitlines()[0]}" for each in caught
+    )
     return rows, _processor_seconds() - started, failure, list(said)
 
 
@@ -311,13 +333,15 @@ def run_studies(
     quick : bool
         Fewer repeats.
     jobs : int, optional
-        Processes at a time; all cores by default. Studies that measure time run alone, one cell at a time.
+        Processes at a time; all cores by default. Studies that measure time run alone, one cell at
+        a time.
     fresh : bool
         Forget what was finished before.
     full : collection of str
         Names of studies that are run with all repeats although the others are quick.
     packed : Path, optional
-        Where finished cells are kept compressed, for another machine to go on with; not those of times.
+        Where finished cells are kept compressed, for another machine to go on with; not those of
+        times.
     report : callable, optional
         Called after each cell.
 
@@ -343,7 +367,9 @@ def run_studies(
         # What was run before is shown, too.
         if wanted.keys() <= every[study.name].keys():
             known = wanted.keys() | stores[study.name].done.keys()
-            cells[study.name] = {key: cell for key, cell in every[study.name].items() if key in known}
+            cells[study.name] = {
+                key: cell for key, cell in every[study.name].items() if key in known
+            }
     failures: dict[str, dict[str, str]] = {study.name: {} for study in runnable}
     pending = {
         name: {key: cell for key, cell in listed.items() if key not in stores[name].done}
@@ -393,11 +419,15 @@ def run_studies(
         for name, store in stores.items():
             records = [store.done[key] for key in cells[name] if key in store.done]
             found.rows[name] = [row for record in records for row in record["rows"]]
-            if failed := [f"{key}: {failures[name][key]}" for key in cells[name] if key in failures[name]]:
+            if failed := [
+                f"{key}: {failures[name][key]}" for key in cells[name] if key in failures[name]
+            ]:
                 found.failures[name] = failed
             seconds = sum(record["seconds"] for record in records)
             whole = every[name].values()
-            found.work[name] = Work(len(records), len(whole), seconds, _costs(store.done.values(), whole))
+            found.work[name] = Work(
+                len(records), len(whole), seconds, _costs(store.done.values(), whole)
+            )
             found.measured[name] = {record["made"] for record in records}
             if every[name].keys() - cells[name]:
                 found.partial.add(name)
@@ -416,13 +446,17 @@ def _progress(
     left: dict[str, float],
     new: Sequence[str],
 ) -> Progress:
-    """Return how far the run is after a cell of a study; what is left of the others is remembered in ``left``."""
+    """Return how far the run is after a cell of a study; what is left of the others is
+    remembered in ``left``.
+    """
     spent = [record["seconds"] for store in stores.values() for record in store.done.values()]
     typical = sum(spent) / max(1, len(spent))
     for name in pending.keys() - left.keys():
         if stores[name].done:
             left[name] = _costs(stores[name].done.values(), pending[name].values())
-    seconds = sum(left[name] if name in left else typical * len(cells) for name, cells in pending.items())
+    seconds = sum(
+        left[name] if name in left else typical * len(cells) for name, cells in pending.items()
+    )
     total = sum(totals.values())
     return Progress(
         total - sum(map(len, pending.values())),
@@ -437,20 +471,26 @@ def _progress(
 
 
 def _full_cost(work: Mapping[str, Work], names: Iterable[str]) -> float:
-    """Return the processor seconds of full runs of studies: infinite if nothing is done of one of them."""
+    """Return the processor seconds of full runs of studies: infinite if nothing is done of one
+    of them.
+    """
     costs = [work.get(name, Work()) for name in names]
     return math.fsum(cost.full_seconds if cost.done else math.inf for cost in costs)
 
 
-def cheap(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float = 60.0) -> set[str]:
-    """Return the studies of exhibits whose full runs take at most so many processor seconds: never run in part.
+def cheap(
+    work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float = 60.0
+) -> set[str]:
+    """Return the studies of exhibits whose full runs take at most so many processor seconds: never
+    run in part.
 
     Parameters
     ----------
     work : dict of str to Work
         What cells have cost, by study.
     exhibits : iterable of collections of str
-        The studies of each exhibit: its checks compare them, so they are run in full together or not at all.
+        The studies of each exhibit: its checks compare them, so they are run in full together or
+        not at all.
     seconds : float
         For one exhibit.
 
@@ -463,16 +503,22 @@ def cheap(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds
     return {name for names in exhibits if _full_cost(work, names) <= seconds for name in names}
 
 
-def affordable(work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float) -> set[str]:
-    """Return the studies of exhibits, cheapest first, whose full runs take at most so many processor seconds together.
+def affordable(
+    work: Mapping[str, Work], exhibits: Iterable[Collection[str]], seconds: float
+) -> set[str]:
+    """Return the studies of exhibits, cheapest first, whose full runs take at most so many
+    processor seconds together.
 
-    What is done counts as well, so that a run that goes on after an interruption has the same aim. A study of several
-    exhibits counts once.
+    What is done counts as well, so that a run that goes on after an interruption has the same aim.
+    A study of several exhibits counts once.
 
     Examples
     --------
     >>> work = {"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}
-    >>> sorted(affordable(work, [["a"], ["b"], ["c"], ["a", "b"]], 15.0)), sorted(affordable(work, [["a", "c"]], 15.0))
+    >>> (
+    ...     sorted(affordable(work, [["a"], ["b"], ["c"], ["a", "b"]], 15.0)),
+    ...     sorted(affordable(work, [["a", "c"]], 15.0)),
+    ... )
     (['a', 'b'], [])
     """
     chosen: set[str] = set()
@@ -489,7 +535,9 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _run_batch(batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, _Outcome], None]) -> None:
+def _run_batch(
+    batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, _Outcome], None]
+) -> None:
     """Measure cells in processes of their own; an interruption loses only the cells under way."""
     # A forked process inherits locks of numba's and opendp's threads.
     context = multiprocessing.get_context("spawn")

@@ -1,10 +1,12 @@
-"""``dpconvex reproduce scale``: a default fit of a billion rows on a cluster, from its passes, bytes and bandwidths.
+"""``dpconvex reproduce scale``: a default fit of a billion rows on a cluster, from its passes,
+bytes and bandwidths.
 
-How many passes a fit makes over the rows is public: its certificate lists every released sum. What a row costs in all
-of them together is measured here, on one thread, as the slope of whole fits in the number of rows; what rows do not
-cost is the intercept. A cluster reads its part of the table once, keeps it in memory, and makes every pass on all cores
-at once; a pass ends with a round trip and with sums that go up a tree of workers. The same line predicts larger fits on
-this machine, which are timed beside it.
+How many passes a fit makes over the rows is public: its certificate lists every released sum. What
+a row costs in all of them together is measured here, on one thread, as the slope of whole fits in
+the number of rows; what rows do not cost is the intercept. A cluster reads its part of the table
+once, keeps it in memory, and makes every pass on all cores at once; a pass ends with a round trip
+and with sums that go up a tree of workers. The same line predicts larger fits on this machine,
+which are timed beside it.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class Cluster:
 
 
 def passes_of(certificate: Any) -> dict[str, int]:
-    """Return how many sums of each kind of query a fit with this certificate makes, from public facts alone.
+    """Return how many sums of each kind of query a fit with this certificate makes, from public
+    facts alone.
 
     Examples
     --------
@@ -87,7 +90,12 @@ def passes_of(certificate: Any) -> dict[str, int]:
 
 
 def _models(bounds: tuple[float, float] = (-5.0, 5.0)) -> dict[str, Any]:
-    facts: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-10, "feature_bounds": bounds, "random_state": 0}
+    facts: dict[str, Any] = {
+        "epsilon": 1.0,
+        "delta": 1e-10,
+        "feature_bounds": bounds,
+        "random_state": 0,
+    }
     return {
         "logistic": DPLogisticRegression(**facts),
         "median": DPQuantileRegressor(0.5, target_bounds=(-20.0, 20.0), **facts),
@@ -120,13 +128,19 @@ def time_fit(name: str, rows: int, columns: int, repeats: int = 3) -> float:
 def measure_pace(name: str, rows: int, columns: int) -> Pace:
     """Return the line through fits of so many rows and of a quarter of them."""
     time_fit(name, 1000, columns, 1)  # imports and compiles
-    few, many = time_fit(name, rows // 4, columns), time_fit(name, rows, columns)
+    few = time_fit(name, rows // 4, columns)
+    many = time_fit(name, rows, columns)
     slope = max(0.0, (many - few) / (rows - rows // 4))
     return Pace(max(0.0, many - slope * rows), slope)
 
 
 def predicted_seconds(
-    pace: Pace, passes: Mapping[str, int], rows: int, columns: int, cluster: Cluster | None = None, width: int = 4
+    pace: Pace,
+    passes: Mapping[str, int],
+    rows: int,
+    columns: int,
+    cluster: Cluster | None = None,
+    width: int = 4,
 ) -> dict[str, float]:
     """Return the seconds of a fit by part.
 
@@ -146,7 +160,8 @@ def predicted_seconds(
     Returns
     -------
     dict
-        ``reading``, ``passing`` over the rows, and ``waiting``: what rows do not cost, round trips, sums of workers.
+        ``reading``, ``passing`` over the rows, and ``waiting``: what rows do not cost, round trips,
+        sums of workers.
 
     Examples
     --------
@@ -166,17 +181,27 @@ def predicted_seconds(
 
 
 def check_here(name: str, pace: Pace, columns: int, sizes: Sequence[int]) -> list[Row]:
-    """Return predictions beside measured fits on one thread of this machine, at more rows than the line was made of."""
+    """Return predictions beside measured fits on one thread of this machine, at more rows than
+    the line was made of.
+    """
     found = []
     for rows in sizes:
         spent = time_fit(name, rows, columns, 2)
         expected = sum(predicted_seconds(pace, {}, rows, columns).values())
-        line = {"model": name, "rows": rows, "columns": columns, "measured s": spent, "predicted s": expected}
+        line = {
+            "model": name,
+            "rows": rows,
+            "columns": columns,
+            "measured s": spent,
+            "predicted s": expected,
+        }
         found.append({**line, "measured / predicted": spent / expected})
     return found
 
 
-def cluster_table(paces: Mapping[str, Pace], rows: int, columns: int, workers: Sequence[int]) -> list[Row]:
+def cluster_table(
+    paces: Mapping[str, Pace], rows: int, columns: int, workers: Sequence[int]
+) -> list[Row]:
     """Return predictions for clusters of so many workers; float32."""
     found = []
     for name, pace in paces.items():
@@ -207,41 +232,52 @@ def main(words: list[str]) -> None:
 @app.command()
 @reports_errors
 def scale(
-    rows: Annotated[int, typer.Option(help="Rows of the table on the cluster.", min=1000)] = 1_000_000_000,
+    rows: Annotated[
+        int, typer.Option(help="Rows of the table on the cluster.", min=1000)
+    ] = 1_000_000_000,
     columns: Annotated[int, typer.Option(help="Its columns.", min=1)] = 100,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller tables on this machine.")] = False,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("scale.md"),
 ) -> None:
-    """Extrapolate a default fit to a cluster from passes, bytes per pass and bandwidths, checked on this machine."""
+    """Extrapolate a default fit to a cluster from passes, bytes per pass and bandwidths, checked
+    on this machine.
+    """
     from dpconvex_reproduction.fingerprint import made_with
     from dpconvex_reproduction.pages import markdown_table
 
     small = 8_000 if quick else 1_000_000
     paces = {name: measure_pace(name, small, columns) for name in _models()}
-    here = [line for name, pace in paces.items() for line in check_here(name, pace, columns, (2 * small, 4 * small))]
+    here = [
+        line
+        for name, pace in paces.items()
+        for line in check_here(name, pace, columns, (2 * small, 4 * small))
+    ]
     there = cluster_table(paces, rows, columns, (10, 40, 160))
     cluster = Cluster(10)
     off = [line["measured / predicted"] for line in here]
-    costs = " and ".join(f"{1e9 * pace.row:.0f} ns per row ({name})" for name, pace in paces.items())
+    costs = " and ".join(
+        f"{1e9 * pace.row:.0f} ns per row ({name})" for name, pace in paces.items()
+    )
     lines = [
         f"# {rows:,} rows of {columns} columns on a cluster: an extrapolation",
         "",
         made_with(),
         "",
-        "Nobody ran this: it is a sum of what was measured and of stated bandwidths. The number of passes is public "
-        "and follows from the certificate. On one thread of this machine all passes of a default fit together cost "
-        f"{costs} at {columns} columns, the slope between {small // 4:,} and {small:,} rows. A worker has "
-        f"{cluster.cores} cores of which a pass uses {cluster.speedup:.0%}, reads {cluster.read / 1e6:.0f} MB/s from "
-        f"storage, sends {cluster.network / 1e9:.0f} GB/s, and a pass costs {1000 * cluster.latency:.0f} ms however "
-        "few rows there are. "
-        "The table is float32, read once, and kept in the workers' memory.",
+        "Nobody ran this: it is a sum of what was measured and of stated bandwidths. The number "
+        "of passes is public and follows from the certificate. On one thread of this machine all "
+        f"passes of a default fit together cost {costs} at {columns} columns, the slope between "
+        f"{small // 4:,} and {small:,} rows. A worker has {cluster.cores} cores of which a pass "
+        f"uses {cluster.speedup:.0%}, reads {cluster.read / 1e6:.0f} MB/s from storage, sends "
+        f"{cluster.network / 1e9:.0f} GB/s, and a pass costs {1000 * cluster.latency:.0f} ms "
+        "however few rows there are. The table is float32, read once, and kept in the workers' "
+        "memory.",
         "",
         *markdown_table(there),
         "",
         "## The same line on this machine",
         "",
-        f"One thread, float64, in memory, at two and four times as many rows as the line was made of: measured over "
-        f"predicted is {min(off):.2f} to {max(off):.2f}.",
+        "One thread, float64, in memory, at two and four times as many rows as the line was made "
+        f"of: measured over predicted is {min(off):.2f} to {max(off):.2f}.",
         "",
         *markdown_table(here),
         "",
@@ -249,5 +285,10 @@ def scale(
     ]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     fastest = min(line["fit, minutes"] for line in there)
-    words = f"{fastest:.1f} to {max(line['fit, minutes'] for line in there):.1f} minutes, measured over predicted here"
-    output_console().print(f"Written: {out} ({words} {min(off):.2f} to {max(off):.2f})", markup=False)
+    words = (
+        f"{fastest:.1f} to {max(line['fit, minutes'] for line in there):.1f} minutes, measured "
+        "over predicted here"
+    )
+    output_console().print(
+        f"Written: {out} ({words} {min(off):.2f} to {max(off):.2f})", markup=False
+    )

@@ -1,10 +1,13 @@
 """Where one method stands against another, cell by cell, in one manner for all pages.
 
-Means of the same runs are compared, smaller being better. With the standard error of their difference a cell is
+Means of the same runs are compared, smaller being better. With the standard error of their
+difference a cell is
 
 - better or worse: the means are further apart than two standard errors;
-- level: they are within two standard errors and the first is at most 5 % above the second, or they are within 1 %;
-- undecided: they are within two standard errors, but the first is more than 5 % above: more repeats would be needed.
+- level: they are within two standard errors and the first is at most 5 % above the second, or they
+  are within 1 %;
+- undecided: they are within two standard errors, but the first is more than 5 % above: more repeats
+  would be needed.
 
 A statement "not worse in every cell" holds if every cell is better or level.
 """
@@ -17,12 +20,13 @@ from collections.abc import Sequence
 
 __all__ = ["LEGEND", "tally", "where"]
 
-_SAME, _NEAR = 0.01, 0.05
+_SAME = 0.01
+_NEAR = 0.05
 _ORDER = ("better", "level", "undecided", "worse")
 LEGEND = (
-    "Better and worse: means further apart than two standard errors of their difference. Level: nearer, and at most "
-    "5 % above, or within 1 % in any case. Undecided: within two standard errors, but more than 5 % above. Not worse "
-    "means better or level."
+    "Better and worse: means further apart than two standard errors of their difference. Level: "
+    "nearer, and at most 5 % above, or within 1 % in any case. Undecided: within two standard "
+    "errors, but more than 5 % above. Not worse means better or level."
 )
 
 
@@ -44,7 +48,8 @@ def where(mean: float, other: float, error: float) -> str:
 
 
 def tally(standings: Sequence[str], ratios: Sequence[float]) -> tuple[bool, str]:
-    """Return whether every cell is better or level, and the counts with the range of the ratio of means.
+    """Return whether every cell is better or level, and the counts with the range of the ratio of
+    means.
 
     Examples
     --------
@@ -54,6 +59,9 @@ def tally(standings: Sequence[str], ratios: Sequence[float]) -> tuple[bool, str]
     if not standings:
         return False, "no cells"
     counts = [f"{standings.count(word)} {word}" for word in _ORDER if word in standings]
-    spread = f"ratio of means {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}"
+    spread = (
+        f"ratio of means {min(ratios):.2f} to {max(ratios):.2f}, median "
+        f"{statistics.median(ratios):.2f}"
+    )
     holds = all(word in ("better", "level") for word in standings)
     return holds, f"{', '.join(counts)} of {len(standings)} cells; {spread}"

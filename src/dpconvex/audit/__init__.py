@@ -13,6 +13,15 @@ from dpconvex.audit.attacks import (
 from dpconvex.audit.estimators_on_neighbors import NeighborPair, audit_estimator, neighbor_pairs
 
 __all__ = [
-    "AuditResult", "Claim", "NeighborPair", "TradeoffCurve", "audit", "audit_estimator", "clopper_pearson_lower",
-    "clopper_pearson_upper", "epsilon_from_probabilities", "epsilon_lower_bound", "neighbor_pairs",
-]  # fmt: skip
+    "AuditResult",
+    "Claim",
+    "NeighborPair",
+    "TradeoffCurve",
+    "audit",
+    "audit_estimator",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "epsilon_from_probabilities",
+    "epsilon_lower_bound",
+    "neighbor_pairs",
+]

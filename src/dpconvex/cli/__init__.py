@@ -1,4 +1,6 @@
-"""Command line: each file has the commands of its name; `task_options` and `output_and_errors` are shared."""
+"""Command line: each file has the commands of its name; `task_options` and `output_and_errors`
+are shared.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,34 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds_split, demo_reproduce, fit, ledger, plan_studio, predict_score, verify_report
+from dpconvex.cli import (
+    audit,
+    bounds_split,
+    demo_reproduce,
+    fit,
+    ledger,
+    plan_studio,
+    predict_score,
+    verify_report,
+)
 from dpconvex.cli.output_and_errors import Interrupted, say_warning
 
 app = typer.Typer(
     name="dpconvex",
-    help="Private linear models you may publish. A fit reads what is public from a schema, never from the data.",
+    help="Private linear models you may publish. A fit reads what is public from a schema, never "
+    "from the data.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",  # flows paragraphs, and shows [target] as it is
     pretty_exceptions_enable=False,  # a traceback can show data
 )
-for _command in (fit.fit, fit.certify, predict_score.predict, verify_report.verify, verify_report.report):
+for _command in (
+    fit.fit,
+    fit.certify,
+    predict_score.predict,
+    verify_report.verify,
+    verify_report.report,
+):
     app.command()(_command)
 app.add_typer(bounds_split.bounds, name="bounds")
 app.command()(bounds_split.split)
@@ -32,7 +50,9 @@ for _command in (predict_score.score, plan_studio.studio):
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the ``dpconvex`` command line with these arguments, by default those of the process, and exit."""
+    """Run the ``dpconvex`` command line with these arguments, by default those of the process,
+    and exit.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a column's name is no reason to fail
             stream.reconfigure(errors="backslashreplace")

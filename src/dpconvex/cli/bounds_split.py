@@ -1,4 +1,6 @@
-"""``dpconvex bounds`` (``init`` and ``check``) and ``dpconvex split``: schemas of tables, and their parts."""
+"""``dpconvex bounds`` (``init`` and ``check``) and ``dpconvex split``: schemas of tables, and
+their parts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from dpconvex.cli.task_options import text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat
 from dpconvex.inputs.schema_file import read_schema
-from dpconvex.inputs.table_files import check_table_file, open_table_file, table_file_format, write_table_file
+from dpconvex.inputs.table_files import (
+    check_table_file,
+    open_table_file,
+    table_file_format,
+    write_table_file,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +39,11 @@ _HEAD = """\
 # Schema for private fits: what is public about the table. Write what you know before you see the
 # data: limits of the instrument, of the form, of the law. Bounds and categories taken from the data
 # are not private.
-# Remove the '#' of the columns to use and write numbers for low and high, and words for "a" and "b";
-# a column that is not named is not used. A row with a missing number, flag or date is invalid (see
-# --invalid-rows), unless its column has a rule: {bounds = [low, high], missing = {value = 0}} puts a
-# public value in its place, missing = "indicator" gives the model a column more that says so.
+# Remove the '#' of the columns to use and write numbers for low and high, and words for "a" and
+# "b"; a column that is not named is not used. A row with a missing number, flag or date is invalid
+# (see --invalid-rows), unless its column has a rule: {bounds = [low, high], missing = {value = 0}}
+# puts a public value in its place, missing = "indicator" gives the model a column more that says
+# so.
 # [encoding] with drop = "first" compares all categories of a column with the first.
 # To sort the columns, every value of the file was read: a single record can move a column to
 # another table, and no budget covers that. No value is shown. Do not publish this template.
@@ -49,10 +57,13 @@ _TABLES = {
     "dates": ("date", '{parts = ["weekday", "month"]}'),
 }
 _NAMES = (
-    "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or not\n"
+    "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or "
+    "not\n"
     "# used. Amounts belong to [features]."
 )
-_CODES = "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+_CODES = (
+    "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+)
 
 DataArgument = Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")]
 
@@ -62,12 +73,17 @@ bounds = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_ar
 @bounds.command()
 @output.reports_errors
 def init(
-    data: DataArgument, target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
+    data: DataArgument,
+    target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the template; stdout by default.")
+    ] = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
-    """Write a template of a schema of bounds: names of the columns and what they seem to hold, never values.
+) -> None:
+    """Write a template of a schema of bounds: names of the columns and what they seem to hold,
+    never values.
 
     What a column seems to hold depends on every value of it, and is not covered by any budget.
     """
@@ -86,7 +102,9 @@ def init(
     if out is not None:
         write_file_atomically(out, text.encode())
     if json_:
-        output.print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
+        output.print_json(
+            {"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]}
+        )
     elif out is None:
         typer.echo(text, nl=False)
     else:
@@ -96,16 +114,22 @@ def init(
 @bounds.command()
 @output.reports_errors
 def check(
-    data: DataArgument, schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
-    target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
+    data: DataArgument,
+    schema: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn; by default that of [target].")
+    ] = None,
     person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
-    """Count the cells that a schema of bounds cannot read, before a fit is paid for. Not private: for your eyes only.
+) -> None:
+    """Count the cells that a schema of bounds cannot read, before a fit is paid for. Not private:
+    for your eyes only.
 
-    The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
-    a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.
+    The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with
+    them (a decimal comma, a format, the spelling of a word); bounds and categories that are chosen
+    by them are taken from the data.
     """
     known = task_options.with_file_options(read_schema(schema), delimiter, encoding)
     known = known if target is None else known.for_target(target)
@@ -121,11 +145,15 @@ def check(
 
 def _print_bounds_check(found: FileInspection) -> None:
     screen = output.output_console()
-    screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
+    screen.print(
+        "For your eyes only: counts without noise, which no budget covers.", style="bold yellow"
+    )
     rows = []
     for column in found.columns:
         counts = (column.empty, column.unread, column.outside, column.absent)
-        rows.append((column.name, column.kind, *(f"{count:,}" if count else "" for count in counts)))
+        rows.append(
+            (column.name, column.kind, *(f"{count:,}" if count else "" for count in counts))
+        )
     heads = ("column", "holds", "empty", "not as the schema says", "clipped", "listed, never seen")
     screen.print(output.output_table(heads, rows, left=2))
     for column in found.columns:
@@ -136,11 +164,13 @@ def _print_bounds_check(found: FileInspection) -> None:
     verdict = f"All of {found.rows:,} rows are valid."
     if found.invalid:
         verdict = (
-            f"{found.invalid:,} of {found.rows:,} rows are invalid: a fit is refused, or with --invalid-rows ignore "
-            "they count for nothing."
+            f"{found.invalid:,} of {found.rows:,} rows are invalid: a fit is refused, or with "
+            "--invalid-rows ignore they count for nothing."
         )
     if found.rows and found.invalid == found.rows:
-        verdict = "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing."
+        verdict = (
+            "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing."
+        )
     screen.print(verdict, style="bold red" if verdict.startswith("No") else None, markup=False)
 
 
@@ -150,16 +180,23 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
     kinds = {name: column.kind for name, column in seen.items()}
     said = {"delimiter": file.delimiter, "encoding": file.encoding}
     for decimal in sorted({column.decimal for column in seen.values()} - {"."}, reverse=True):
-        said["decimal"] = decimal  # a comma, if columns differ: the other reading is a thousand times as large
+        said["decimal"] = (
+            decimal  # a comma, if columns differ: the other reading is a thousand times as large
+        )
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
     parts += ["[file]", *lines, ""] if lines else []
     for table, (kind, example) in _TABLES.items():
         lines = [
-            f"# {_toml_key(name)} = " + (f'{{format = "{column.format}", {example[1:]}' if column.format else example)
+            f"# {_toml_key(name)} = "
+            + (f'{{format = "{column.format}", {example[1:]}' if column.format else example)
             for name, column in seen.items()
             if column.kind == kind and name != target
         ]
-        names = [name for name, found in kinds.items() if found in ("name", "identifier") and name != target]
+        names = [
+            name
+            for name, found in kinds.items()
+            if found in ("name", "identifier") and name != target
+        ]
         if table == "categories" and names:
             lines += [_NAMES, *(f"# {_toml_key(name)}" for name in names)]
         codes = [name for name, found in kinds.items() if found == "code" and name != target]
@@ -167,7 +204,10 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
             values = '{values = ["1", "2"], other = true}'
             lines += [_CODES, *(f"# {_toml_key(name)} = {values}" for name in codes)]
         parts += [f"[{table}]", *lines, ""]
-    parts += ["# Several rows per person? The promise is then made to a person with all of them.", "# [person]"]
+    parts += [
+        "# Several rows per person? The promise is then made to a person with all of them.",
+        "# [person]",
+    ]
     parts += ['# column = "name of the column that says whose row it is"', "", "[target]"]
     if target is None:
         parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']
@@ -190,19 +230,24 @@ def _toml_key(name: str) -> str:
 
 @output.reports_errors
 def split(
-    data: DataArgument, train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
+    data: DataArgument,
+    train: Annotated[Path, typer.Option(help="Where to write the training rows.")],
     test: Annotated[Path, typer.Option(help="Where to write the test rows.")],
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of test rows.")] = 0.25,
-    by: Annotated[str | None, text_option("Column that decides, such as a person: its rows stay together.")] = None,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
+    by: Annotated[
+        str | None, text_option("Column that decides, such as a person: its rows stay together.")
+    ] = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Split a table into training rows and test rows, whatever the rows hold.
 
-    Indices of rows decide, by a public seed: a record that is replaced stays on its side, and both sides have the same
-    number of rows. With --by the value of a column decides, each by itself, so that a record that joins or leaves moves
-    no other; how many rows each side has then depends on these values.
+    Indices of rows decide, by a public seed: a record that is replaced stays on its side, and both
+    sides have the same number of rows. With --by the value of a column decides, each by itself, so
+    that a record that joins or leaves moves no other; how many rows each side has then depends on
+    these values.
     """
     if not 0 < share < 1:
         raise InputError(f"The option --share must be between 0 and 1. Got {share!r} instead.")
@@ -219,9 +264,15 @@ def split(
         table = opened.read(opened.names, least=2)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
-        chosen = split_by_index(table.height, seed, share) if by is None else split_by_value(table[by], seed, share)
+        chosen = (
+            split_by_index(table.height, seed, share)
+            if by is None
+            else split_by_value(table[by], seed, share)
+        )
         # The options that read the whole table read its parts.
-        written = file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
+        written = (
+            file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
+        )
         write_table_file(table.filter(~chosen), train, written)
         write_table_file(table.filter(chosen), test, written)
     test_rows = int(chosen.sum())

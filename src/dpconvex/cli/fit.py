@@ -14,7 +14,12 @@ from dpconvex.cli.ledger import open_ledger
 from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import Schema
-from dpconvex.inputs.table_files import check_table_file, matching_files, read_training_file, table_file_format
+from dpconvex.inputs.table_files import (
+    check_table_file,
+    matching_files,
+    read_training_file,
+    table_file_format,
+)
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Fitted, Model
@@ -25,28 +30,52 @@ ENGINE = "Engine"
 @task_options.with_model_options
 def fit(
     settings: task_options.Settings,
-    data: Annotated[Path, typer.Argument(help="CSV (also .gz, .zip) or Parquet file, or a pattern of files for Dask.")],
-    feature_bounds: Annotated[Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV (also .gz, .zip) or Parquet file, or a pattern of files for Dask."
+        ),
+    ],
+    feature_bounds: Annotated[
+        Path, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)
+    ],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")
+    ] = False,
     task: task_options.TaskOption = None,
-    target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn; by default that of [target].")
+    ] = None,
     formula: task_options.FormulaOption = None,
-    ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")
+    ] = None,
     dataset: task_options.DatasetOption = "default",
-    report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
-    release: task_options.ReleaseOption = None, registry: task_options.RegistryOption = None,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
-    engine: Annotated[str, text_option("memory (default), or dask for tables larger than memory.", ENGINE)] = "memory",
-    scheduler: Annotated[str | None, text_option("Address of a Dask scheduler that sees the files.", ENGINE)] = None,
-    memory_limit: Annotated[str | None, text_option("Memory for Dask, like 2GB; by default half.", ENGINE)] = None,
-    person: task_options.PersonOption = None, json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write a report for people (HTML).")
+    ] = None,
+    release: task_options.ReleaseOption = None,
+    registry: task_options.RegistryOption = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
+    engine: Annotated[
+        str, text_option("memory (default), or dask for tables larger than memory.", ENGINE)
+    ] = "memory",
+    scheduler: Annotated[
+        str | None, text_option("Address of a Dask scheduler that sees the files.", ENGINE)
+    ] = None,
+    memory_limit: Annotated[
+        str | None, text_option("Memory for Dask, like 2GB; by default half.", ENGINE)
+    ] = None,
+    person: task_options.PersonOption = None,
+    json_: task_options.JsonOption = False,
+) -> None:
     """Fit a private model to a table and write it as JSON.
 
-    Run `dpconvex bounds check` first: how many cells the schema cannot read is private, and not said here. Everything
-    that is checked is checked before the budget is charged. What is printed and written may be published: it is public
-    or covered by the guarantee.
+    Run `dpconvex bounds check` first: how many cells the schema cannot read is private, and not
+    said here. Everything that is checked is checked before the budget is charged. What is printed
+    and written may be published: it is public or covered by the guarantee.
     """
     if task is not None:
         task_options.find_task(task)
@@ -55,7 +84,12 @@ def fit(
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    inputs = {"data": data, "schema": feature_bounds, "release file": release, **output.ledger_files(ledger)}
+    inputs = {
+        "data": data,
+        "schema": feature_bounds,
+        "release file": release,
+        **output.ledger_files(ledger),
+    }
     output.check_model_output(out, inputs, overwrite)
     inputs |= {"model": out}
     if report is not None:
@@ -68,7 +102,10 @@ def fit(
     task = task or task_options.default_task(schema)
     person = person or schema.person
     if person is not None and engine != "memory":
-        raise InputError("People are told apart with --engine memory only. In Python, fit takes groups with Dask.")
+        raise InputError(
+            "People are told apart with --engine memory only. In Python, fit takes groups with "
+            "Dask."
+        )
     facts = task_options.release_facts(release, schema.target.name)
     if engine == "memory":
         check_table_file(data)
@@ -77,17 +114,23 @@ def fit(
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
-    from dpconvex.reports.summary import certificate_summary_table, coefficient_summary_table, summary_coefficients
+    from dpconvex.reports.summary import (
+        certificate_summary_table,
+        coefficient_summary_table,
+        summary_coefficients,
+    )
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     model = task_options.build_task_for_schema(task, settings, schema, ledger=account)
-    labels, kind = task_options.TASKS[task].labels, task_options.task_label_kind(getattr(model, "classes", None))
-    ignored, least = invalid_rows_setting(model), least_rows(model.neighbors)
+    labels = task_options.TASKS[task].labels
+    kind = task_options.task_label_kind(getattr(model, "classes", None))
+    ignored = invalid_rows_setting(model)
+    least = least_rows(model.neighbors)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
-            "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex bounds check` counts "
-            "them for your eyes only, before a fit is paid for.",
+            "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex "
+            "bounds check` counts them for your eyes only, before a fit is paid for.",
             err=True,
         )
     if engine == "dask":
@@ -114,15 +157,22 @@ def fit(
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
         raise InputError(
-            f"{output.explain_error(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not "
-            f"fit again. Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
+            f"{output.explain_error(error)[0]} The model is written to {str(out)!r}, and the "
+            f"budget is spent: do not fit again. Make room, and run `dpconvex report {out} --out "
+            "FILE`, with --registry FILE for an entry."
         ) from error
     if json_:
         files = {"model": out, "report": report, "registry": registry}
         written = {name: None if path is None else str(path) for name, path in files.items()}
-        said = {"task": task, "feature_names": schema.names, "warnings": list(fitted.certificate_.warnings)}
+        said = {
+            "task": task,
+            "feature_names": schema.names,
+            "warnings": list(fitted.certificate_.warnings),
+        }
         certificate = json.loads(fitted.certificate_.to_json())
-        output.print_json({**written, **said, **summary_coefficients(fitted), "certificate": certificate})
+        output.print_json(
+            {**written, **said, **summary_coefficients(fitted), "certificate": certificate}
+        )
         return
     screen = output.output_console()
     screen.print(certificate_summary_table(fitted.certificate_))
@@ -130,8 +180,8 @@ def fit(
     screen.print(f"Written to {out}", markup=False)
     # Always: how many there are is private.
     screen.print(
-        "Cells that the schema cannot read count as missing, silently: `dpconvex bounds check` counts them, for your "
-        "eyes only.",
+        "Cells that the schema cannot read count as missing, silently: `dpconvex bounds check` "
+        "counts them, for your eyes only.",
         markup=False,
     )
     for name, path in (("Report", report), ("Registry entry", registry)):
@@ -144,25 +194,37 @@ def fit(
 @task_options.with_model_options
 def certify(
     settings: task_options.Settings,
-    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")],
+    n_samples: Annotated[
+        int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")
+    ],
     task: task_options.TaskOption = None,
-    n_features: Annotated[int | None, text_option("Number of columns, without a schema.", names=COLUMNS)] = None,
-    n_classes: Annotated[int | None, text_option("Number of classes; by default that of --classes, or 2.")] = None,
-    feature_bounds: Annotated[Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)] = None,
-    formula: task_options.FormulaOption = None, person: task_options.PersonOption = None,
+    n_features: Annotated[
+        int | None, text_option("Number of columns, without a schema.", names=COLUMNS)
+    ] = None,
+    n_classes: Annotated[
+        int | None, text_option("Number of classes; by default that of --classes, or 2.")
+    ] = None,
+    feature_bounds: Annotated[
+        Path | None, typer.Option(*task_options.SCHEMA, help=task_options.SCHEMA_HELP)
+    ] = None,
+    formula: task_options.FormulaOption = None,
+    person: task_options.PersonOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print the certificate of a fit before any data is read.
 
     With the schema, options and number of rows of a fit it is the certificate of that fit.
     """
     if feature_bounds is None and n_features is not None:
         task = task or "quantile"
-        model, width = task_options.build_task(task, settings), n_features
+        model = task_options.build_task(task, settings)
+        width = n_features
     elif feature_bounds is not None and n_features is None:
         schema = task_options.read_task_schema(feature_bounds, formula)
-        task, person = task or task_options.default_task(schema), person or schema.person
-        model, width = task_options.build_task_for_schema(task, settings, schema), len(schema.names)
+        task = task or task_options.default_task(schema)
+        person = person or schema.person
+        model = task_options.build_task_for_schema(task, settings, schema)
+        width = len(schema.names)
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not task_options.TASKS[task].labels:
@@ -180,19 +242,34 @@ def certify(
 
 
 def _fit_with_dask(
-    model: Model, data: Path, schema: Schema, labels: bool, kind: str | None, ignored: bool, scheduler: str | None,
+    model: Model,
+    data: Path,
+    schema: Schema,
+    labels: bool,
+    kind: str | None,
+    ignored: bool,
+    scheduler: str | None,
     memory_limit: str | None,
-) -> Fitted:  # fmt: skip
+) -> Fitted:
     """Fit on files that are read piece by piece, in every pass over the data."""
     try:
         import dask.dataframe  # noqa: F401
     except ImportError:
-        raise InputError("--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`.") from None
+        raise InputError(
+            "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
+        ) from None
     from dpconvex.engine.dask.schedule import watch_schedule
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.table_files import dask_cluster_for_files, file_memory_limit, read_file_partitions, split_files
+    from dpconvex.inputs.table_files import (
+        dask_cluster_for_files,
+        file_memory_limit,
+        read_file_partitions,
+        split_files,
+    )
 
-    pieces, threads = split_files(matching_files(data), schema, file_memory_limit(memory_limit), available_cores())
+    pieces, threads = split_files(
+        matching_files(data), schema, file_memory_limit(memory_limit), available_cores()
+    )
 
     # The number of rows, which that of parts follows.
     private = model.neighbors == "add_or_remove_one"
@@ -204,5 +281,9 @@ def _fit_with_dask(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with dask_cluster_for_files(scheduler, threads), output.output_progress("Reading") as say, watch_schedule(report):
+    with (
+        dask_cluster_for_files(scheduler, threads),
+        output.output_progress("Reading") as say,
+        watch_schedule(report),
+    ):
         return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

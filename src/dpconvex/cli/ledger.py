@@ -25,7 +25,8 @@ def open_ledger(path: Path, dataset: str) -> Ledger:
     """Return an existing budget."""
     if not os.path.lexists(path):
         raise InputError(
-            f"There is no ledger at {str(path)!r}. Create it with `dpconvex ledger init {path} --epsilon 1`."
+            f"There is no ledger at {str(path)!r}. Create it with `dpconvex ledger init {path} "
+            "--epsilon 1`."
         )
     from dpconvex.privacy.ledger import Ledger
 
@@ -35,12 +36,18 @@ def open_ledger(path: Path, dataset: str) -> Ledger:
 @ledger.command()
 @reports_errors
 def init(
-    path: PathArgument, epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
-    delta: Annotated[float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")] = None,
+    path: PathArgument,
+    epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
+    delta: Annotated[
+        float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")
+    ] = None,
     mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
-    composition: Annotated[str | None, text_option("`sums` adds the stated epsilons and deltas.")] = None,
-    dataset: DatasetOption = "default", json_: JsonOption = False,
-) -> None:  # fmt: skip
+    composition: Annotated[
+        str | None, text_option("`sums` adds the stated epsilons and deltas.")
+    ] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
     """Create a ledger, the privacy budget of a data set: --epsilon and --delta, or --mu."""
     if epsilon is None and mu is None:
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
@@ -60,12 +67,16 @@ def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOpti
 @reports_errors
 def check(
     path: PathArgument,
-    head: Annotated[str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")] = None,
-    dataset: DatasetOption = "default", json_: JsonOption = False,
-) -> None:  # fmt: skip
+    head: Annotated[
+        str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")
+    ] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
     """Check every record and total of the ledger.
 
-    A charge checks the newest ones only. With --head, removed charges and older copies are found too.
+    A charge checks the newest ones only. With --head, removed charges and older copies are found
+    too.
     """
     newest = open_ledger(path, dataset).check(head)
     if json_:
@@ -82,7 +93,8 @@ def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
 
 
 def _print_ledger_charges(account: Ledger, json_: bool) -> None:
-    entries, remaining = account.entries(), account.remaining()
+    entries = account.entries()
+    remaining = account.remaining()
     if json_:
         charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
         print_json({"dataset": account.dataset, "remaining": asdict(remaining), "entries": charges})
@@ -90,10 +102,17 @@ def _print_ledger_charges(account: Ledger, json_: bool) -> None:
     from dpconvex.reports.wording import guarantee_wording
 
     rows = [
-        (str(entry.number), entry.time[:19], guarantee_wording(entry.guarantee), entry.mechanism, entry.description)
+        (
+            str(entry.number),
+            entry.time[:19],
+            guarantee_wording(entry.guarantee),
+            entry.mechanism,
+            entry.description,
+        )
         for entry in entries
     ]
-    screen, heads = output_console(), ("charge", "time", "guarantee", "mechanism", "description")
+    screen = output_console()
+    heads = ("charge", "time", "guarantee", "mechanism", "description")
     if entries:
         screen.print(output_table(heads, rows, f"Budget of '{account.dataset}'", left=5))
     screen.print(f"Budget of '{account.dataset}': {remaining}.", markup=False)

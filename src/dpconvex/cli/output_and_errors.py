@@ -1,7 +1,8 @@
-"""Output of commands: errors in one line, results on the screen, and files that are never lost once they are paid for.
+"""Output of commands: errors in one line, results on the screen, and files that are never lost once
+they are paid for.
 
-No error shows a data value. Exit codes: 0 done, 1 internal error, 2 wrong options or input, 3 refused by the privacy
-budget, 4 a model file or certificate that does not verify, 130 interrupted.
+No error shows a data value. Exit codes: 0 done, 1 internal error, 2 wrong options or input, 3
+refused by the privacy budget, 4 a model file or certificate that does not verify, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from dpconvex.inputs.schema import Schema
     from dpconvex.inputs.settings import Fitted
 
-INTERNAL, INPUT, BUDGET, VERIFICATION = 1, 2, 3, 4
+INTERNAL = 1
+INPUT = 2
+BUDGET = 3
+VERIFICATION = 4
 DEBUG = "DPCONVEX_DEBUG"
 NARROWEST = 100
 _LARGEST_MODEL = 64 * 2**20
@@ -46,7 +50,8 @@ OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
 
 
 class Interrupted(BaseException):
-    """The user stopped a command; its own class, because click makes another line and exit code of the usual one.
+    """The user stopped a command; its own class, because click makes another line and exit code of
+    the usual one.
 
     Its words, if any, say what is left of the work of a command that reads no ledger.
     """
@@ -80,15 +85,15 @@ def explain_error(error: BaseException) -> tuple[str, int]:
         return str(error), INPUT
     if isinstance(error, (OverflowError, ZeroDivisionError)):
         return (
-            "A number is too large or too small to compute with. Give budgets, bounds and settings nearer to 1; a "
-            "ledger was charged if the fit had begun.",
+            "A number is too large or too small to compute with. Give budgets, bounds and "
+            "settings nearer to 1; a ledger was charged if the fit had begun.",
             INPUT,
         )
     if isinstance(error, MemoryError):
         return "There is not enough memory.", INPUT
     return (
-        f"internal error ({type(error).__name__}), please report it. Set {DEBUG}=1 for a traceback, "
-        "which may show data.",
+        f"internal error ({type(error).__name__}), please report it. Set {DEBUG}=1 for a "
+        "traceback, which may show data.",
         INTERNAL,
     )
 
@@ -118,7 +123,9 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def error_in_options(message: str) -> str:
-    """Return a message in the words of the command line: options instead of the parameters of Python."""
+    """Return a message in the words of the command line: options instead of the parameters of
+    Python.
+    """
 
     def flag(name: str) -> str:
         return "--" + name.replace("_", "-")
@@ -131,10 +138,13 @@ def error_in_options(message: str) -> str:
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     for kind, words in _GUARANTEES.items():
         message = re.sub(kind, words, message)
-    # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside ApproxDP(...)
+    # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside
+    # ApproxDP(...)
     return re.sub(
         r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)",
-        lambda found: f"{flag(found[1])} {value(found[2])}" if found[1] in OPTION_NAMES else found[0],
+        lambda found: (
+            f"{flag(found[1])} {value(found[2])}" if found[1] in OPTION_NAMES else found[0]
+        ),
         message,
     )
 
@@ -182,7 +192,9 @@ class _VisibleOutput:
             yield Segment(text if control else printable_text(text, "\n"), style, control)
 
 
-def output_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, left: int = 1) -> Table:
+def output_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, left: int = 1
+) -> Table:
     """Return a table for a terminal whose first columns are text, the others numbers."""
     from rich.markup import escape
     from rich.table import Table
@@ -197,7 +209,9 @@ def output_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str
 
 @contextlib.contextmanager
 def output_progress(message: str) -> Iterator[Callable[[str], None]]:
-    """Show a message while something runs, on stderr and only to people, and yield a function that changes it."""
+    """Show a message while something runs, on stderr and only to people, and yield a function
+    that changes it.
+    """
     from rich.console import Console
     from rich.markup import escape
 
@@ -211,26 +225,34 @@ def print_json(content: object) -> None:
 
 
 def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:
-    """Raise if a file could not be written, is one that is needed, or cannot be made again: a model or a ledger."""
+    """Raise if a file could not be written, is one that is needed, or cannot be made again: a
+    model or a ledger.
+    """
     _check_output_path(path, what, inputs or {})
     found = _paid_output(path)
     if found is not None:
-        raise InputError(f"The {what} cannot be written to {str(path)!r}: {found} is there. Choose another name.")
+        raise InputError(
+            f"The {what} cannot be written to {str(path)!r}: {found} is there. Choose another name."
+        )
 
 
 def check_model_output(path: Path, inputs: Mapping[str, Path | None], overwrite: bool) -> None:
-    """Raise if a model could not be written; an earlier one was paid for, and is replaced on request only."""
+    """Raise if a model could not be written; an earlier one was paid for, and is replaced on
+    request only.
+    """
     _check_output_path(path, "model", inputs)
     if not path.exists():
         return
     found = _paid_output(path)
     if found != "a model":
         found = found or "a file that is no model"
-        raise InputError(f"The model cannot be written to {str(path)!r}: {found} is there. Choose another name.")
+        raise InputError(
+            f"The model cannot be written to {str(path)!r}: {found} is there. Choose another name."
+        )
     if not overwrite:
         raise InputError(
-            f"There is a model at {str(path)!r} already, which a budget may have paid for. Choose another name, or "
-            "replace it with --overwrite."
+            f"There is a model at {str(path)!r} already, which a budget may have paid for. Choose "
+            "another name, or replace it with --overwrite."
         )
 
 
@@ -242,7 +264,8 @@ def ledger_files(path: Path | None) -> dict[str, Path | None]:
 
 def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None]) -> None:
     """Raise if a path cannot be written, is one of the inputs, or is a link or a device."""
-    folder, problem = path.parent, f"The {what} cannot be written to {str(path)!r}"
+    folder = path.parent
+    problem = f"The {what} cannot be written to {str(path)!r}"
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"{problem}.")
     for name, other in inputs.items():
@@ -258,7 +281,9 @@ def _check_output_path(path: Path, what: str, inputs: Mapping[str, Path | None])
 
 
 def _paid_output(path: Path) -> str | None:
-    """Return in words what a file holds that only a budget can bring back; None if there is nothing like that."""
+    """Return in words what a file holds that only a budget can bring back; None if there is
+    nothing like that.
+    """
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -276,11 +301,13 @@ def _paid_output(path: Path) -> str | None:
 
 
 def print_unsaved_output(model: Fitted, schema: Schema, path: Path, error: Exception) -> NoReturn:
-    """Print a model that could not be written, since it is paid for, and end with an error that says so."""
+    """Print a model that could not be written, since it is paid for, and end with an error that
+    says so.
+    """
     from dpconvex.models.model_file import model_text
 
     typer.echo(model_text(model, schema=schema))
     raise InputError(
-        f"The model could not be written to {str(path)!r}. {explain_error(error)[0]} The budget is spent. The model "
-        "stands on the standard output instead, as its file would: keep it."
+        f"The model could not be written to {str(path)!r}. {explain_error(error)[0]} The budget "
+        "is spent. The model stands on the standard output instead, as its file would: keep it."
     ) from error

@@ -9,7 +9,13 @@ import typer
 
 from dpconvex.cli import task_options
 from dpconvex.cli.ledger import open_ledger
-from dpconvex.cli.output_and_errors import check_output, output_console, output_progress, print_json, reports_errors
+from dpconvex.cli.output_and_errors import (
+    check_output,
+    output_console,
+    output_progress,
+    print_json,
+    reports_errors,
+)
 from dpconvex.cli.task_options import number_option, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.table_files import check_table_file, table_file_format, write_table_file
@@ -23,8 +29,8 @@ if TYPE_CHECKING:
     from dpconvex.models.model_file import ModelFile
 
 METRICS = (
-    "pinball, cost, absolute, squared, deviance, accuracy, log_loss, auc, concordance, brier, calibration, coverage, "
-    "residuals."
+    "pinball, cost, absolute, squared, deviance, accuracy, log_loss, auc, concordance, brier, "
+    "calibration, coverage, residuals."
 )
 ModelArgument = Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")]
 
@@ -42,17 +48,19 @@ def refuse_to_score_intervals(model: object) -> None:
     """Raise if a file holds prediction intervals instead of a model."""
     if hasattr(model, "predict_interval"):
         raise InputError(
-            "This command takes model files of `dpconvex fit`. Got one of prediction intervals instead. Use "
-            "dpconvex.load_model in Python."
+            "This command takes model files of `dpconvex fit`. Got one of prediction intervals "
+            "instead. Use dpconvex.load_model in Python."
         )
 
 
 def _schema_to_predict_by(content: ModelFile, function: str, needs_target: bool = False) -> Schema:
-    """Return the schema that a model file reads tables by, or raise with the function to use instead."""
+    """Return the schema that a model file reads tables by, or raise with the function to use
+    instead.
+    """
     if content.schema is None or (needs_target and content.schema.target is None):
         raise InputError(
-            f"The model file does not say how to read tables: it was not written by `dpconvex fit`. Use {function} in "
-            "Python."
+            "The model file does not say how to read tables: it was not written by `dpconvex "
+            f"fit`. Use {function} in Python."
         )
     return content.schema
 
@@ -60,17 +68,28 @@ def _schema_to_predict_by(content: ModelFile, function: str, needs_target: bool 
 @reports_errors
 def predict(
     model: ModelArgument,
-    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns."),
+    ],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
-    keep: Annotated[list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")
+    ] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add the probability of every class.")
+    ] = False,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Predict for every row of a table, in its order.
 
-    Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an empty prediction.
+    Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an
+    empty prediction.
     """
     for path in (data, out):
         table_file_format(path)
@@ -78,7 +97,9 @@ def predict(
     check_output(out, "predictions", {"data": data, "model": model})
     content = read_model_to_predict(model)
     refuse_to_score_intervals(content.estimator)
-    schema = task_options.with_file_options(_schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding)
+    schema = task_options.with_file_options(
+        _schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding
+    )
     import polars as pl
 
     from dpconvex.inputs.table_files import read_feature_file
@@ -89,8 +110,8 @@ def predict(
         taken = [name for name in found.columns if name in kept.columns]
         if taken:
             raise InputError(
-                f"The data have a column {taken[0]!r} already, which predictions are written to. Rename it, or name "
-                "the columns to keep with --id."
+                f"The data have a column {taken[0]!r} already, which predictions are written to. "
+                "Rename it, or name the columns to keep with --id."
             )
         write_table_file(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
     empty = int(found.to_series().null_count())
@@ -98,10 +119,14 @@ def predict(
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
     else:
         more = f", {empty:,} of them empty for want of a value" if empty else ""
-        output_console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
+        output_console().print(
+            f"Written to {out}: {found.height:,} predictions{more}", markup=False
+        )
 
 
-def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool) -> pl.DataFrame:
+def prediction_columns(
+    estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool
+) -> pl.DataFrame:
     """Return predictions, and on request scores and probabilities; null where a row is invalid."""
     import numpy as np
     import polars as pl
@@ -131,17 +156,24 @@ def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probab
             if margins.ndim == 1:
                 found["score"] = margins
             else:
-                found |= {f"score={label}": margins[:, k] for k, label in enumerate(classifier.classes_)}
+                found |= {
+                    f"score={label}": margins[:, k] for k, label in enumerate(classifier.classes_)
+                }
         if probabilities:
             shares = classifier.predict_proba(frame)
-            found |= {f"probability={label}": shares[:, k] for k, label in enumerate(classifier.classes_)}
+            found |= {
+                f"probability={label}": shares[:, k] for k, label in enumerate(classifier.classes_)
+            }
     for column in found.values():
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             raise InputError("The model's coefficients are so large that predictions overflow.")
     # Rows that are not valid get null.
-    picked, mask = pl.Series(np.maximum(np.cumsum(valid) - 1, 0)), pl.Series(valid)
+    picked = pl.Series(np.maximum(np.cumsum(valid) - 1, 0))
+    mask = pl.Series(valid)
     empty = pl.Series([None] * len(valid))
-    return pl.DataFrame({name: pl.Series(each).gather(picked).zip_with(mask, empty) for name, each in found.items()})
+    return pl.DataFrame(
+        {name: pl.Series(each).gather(picked).zip_with(mask, empty) for name, each in found.items()}
+    )
 
 
 def _residual_bound_option(given: str | None) -> float | str | None:
@@ -150,24 +182,35 @@ def _residual_bound_option(given: str | None) -> float | str | None:
     try:
         return float(given)
     except ValueError:
-        raise InputError(f"The option --residual-bound must be a number or private. Got {given!r} instead.") from None
+        raise InputError(
+            f"The option --residual-bound must be a number or private. Got {given!r} instead."
+        ) from None
 
 
 @task_options.with_options(("epsilon", "delta", "mu"))
 def score(
-    settings: task_options.Settings, model: ModelArgument,
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
+    settings: task_options.Settings,
+    model: ModelArgument,
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")
+    ],
     metric: Annotated[str | None, text_option(METRICS)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: task_options.DatasetOption = "default",
-    quantile: Annotated[float | None, number_option("Which level to score, of a model with several.")] = None,
-    residual_bound: Annotated[
-        str | None, text_option("Residuals beyond it count as that far; private pays for a range that fits.")
+    quantile: Annotated[
+        float | None, number_option("Which level to score, of a model with several.")
     ] = None,
-    person: Annotated[str | None, text_option("Column that names people: each counts once, with all rows.")] = None,
-    delimiter: task_options.DelimiterOption = None, encoding: task_options.EncodingOption = None,
+    residual_bound: Annotated[
+        str | None,
+        text_option("Residuals beyond it count as that far; private pays for a range that fits."),
+    ] = None,
+    person: Annotated[
+        str | None, text_option("Column that names people: each counts once, with all rows.")
+    ] = None,
+    delimiter: task_options.DelimiterOption = None,
+    encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Score a model on private rows: with noise, an interval and a guarantee of its own.
 
     A score without noise is not private: it is computed nowhere here.
@@ -183,17 +226,32 @@ def score(
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
-    labels, kind = classes is not None, None if classes is None else task_options.task_label_kind(classes.tolist())
+    labels = classes is not None
+    kind = None if classes is None else task_options.task_label_kind(classes.tolist())
     with output_progress(f"Scoring on {data.name}"):
-        X, y, people = read_training_file(data, schema, labels, kind, True, 1, person or schema.person)
+        X, y, people = read_training_file(
+            data, schema, labels, kind, True, 1, person or schema.person
+        )
         found = private_score(
-            estimator, X, y.to_numpy(), metric, ledger=account,
-            groups=people, quantile=quantile, residual_bound=_residual_bound_option(residual_bound),
-            verbose=1, **settings,
-        )  # fmt: skip
+            estimator,
+            X,
+            y.to_numpy(),
+            metric,
+            ledger=account,
+            groups=people,
+            quantile=quantile,
+            residual_bound=_residual_bound_option(residual_bound),
+            verbose=1,
+            **settings,
+        )
     if json_:
         single = {"value": found.value, "interval": list(found.interval)}
-        facts = {"metric": found.metric, "level": found.level, "rows": found.rows, "limits": list(found.limits)}
+        facts = {
+            "metric": found.metric,
+            "level": found.level,
+            "rows": found.rows,
+            "limits": list(found.limits),
+        }
         facts |= dict.fromkeys(single) if found.curve else single
         curve = {name: values.tolist() for name, values in found.curve.items()}
         print_json({**facts, "curve": curve, "guarantee": found.certificate.guarantee.to_dict()})

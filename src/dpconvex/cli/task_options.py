@@ -1,7 +1,7 @@
 """Tasks, and the options that commands share.
 
-A task is one entry of :data:`TASKS`; an option of a model is one entry of :data:`OPTIONS` and is passed to the
-estimator as the parameter of the same name.
+A task is one entry of :data:`TASKS`; an option of a model is one entry of :data:`OPTIONS` and is
+passed to the estimator as the parameter of the same name.
 """
 
 from __future__ import annotations
@@ -51,35 +51,63 @@ class Task:
 
 
 TASKS: dict[str, Task] = {
-    "quantile": Task("DPQuantileRegressor"), "newsvendor": Task("DPNewsvendor"), "linear": Task("DPLinearRegression"),
-    "poisson": Task("DPPoissonRegressor"), "gamma": Task("DPGammaRegressor"), "tweedie": Task("DPTweedieRegressor"),
-    "hazard": Task("DPDiscreteHazard"), "svm": Task("DPLinearSVC", labels=True),
-    "logistic": Task("DPLogisticRegression", labels=True), "ordinal": Task("DPOrdinalRegression", labels=True),
-    "auc": Task("DPAUCClassifier", labels=True), "top-rank": Task("DPTopRankClassifier", labels=True),
-    "tilted": Task("DPTiltedClassifier", labels=True), "tilted-regression": Task("DPTiltedRegressor"),
-    "robust": Task("DPRobustClassifier", labels=True), "robust-regression": Task("DPRobustRegressor"),
-}  # fmt: skip
+    "quantile": Task("DPQuantileRegressor"),
+    "newsvendor": Task("DPNewsvendor"),
+    "linear": Task("DPLinearRegression"),
+    "poisson": Task("DPPoissonRegressor"),
+    "gamma": Task("DPGammaRegressor"),
+    "tweedie": Task("DPTweedieRegressor"),
+    "hazard": Task("DPDiscreteHazard"),
+    "svm": Task("DPLinearSVC", labels=True),
+    "logistic": Task("DPLogisticRegression", labels=True),
+    "ordinal": Task("DPOrdinalRegression", labels=True),
+    "auc": Task("DPAUCClassifier", labels=True),
+    "top-rank": Task("DPTopRankClassifier", labels=True),
+    "tilted": Task("DPTiltedClassifier", labels=True),
+    "tilted-regression": Task("DPTiltedRegressor"),
+    "robust": Task("DPRobustClassifier", labels=True),
+    "robust-regression": Task("DPRobustRegressor"),
+}
 
 _USUAL_FILE = CSVFormat()
-BUDGET, MODEL, FILE = "Privacy budget", "Model", "Data file"
+BUDGET = "Privacy budget"
+MODEL = "Model"
+FILE = "Data file"
 
 # name of the parameter -> type, help, group
 OPTIONS: dict[str, tuple[type, str, str]] = {
     "epsilon": (float, "Budget epsilon; 1 by default.", BUDGET),
     "delta": (float, "Budget delta; 1e-6 by default, 0 for pure epsilon-DP.", BUDGET),
-    "mu": (float, "Budget of Gaussian DP instead of epsilon, for mechanisms that offer it.", BUDGET),
+    "mu": (
+        float,
+        "Budget of Gaussian DP instead of epsilon, for mechanisms that offer it.",
+        BUDGET,
+    ),
     "neighbors": (str, "replace_one (default) or add_or_remove_one.", BUDGET),
     "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
     "invalid_rows": (
-        str, "error (default), which is visible, or ignore: rows with missing or infinite values or unknown labels "
-        "count nowhere.", BUDGET,
+        str,
+        "error (default), which is visible, or ignore: rows with missing or infinite values or "
+        "unknown labels count nowhere.",
+        BUDGET,
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
-    "quantile": (str, "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.", MODEL),
-    "power": (
-        float, "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by default.", MODEL,
+    "quantile": (
+        str,
+        "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.",
+        MODEL,
     ),
-    "rate_bounds": (str, "Public range of the means of poisson, gamma and tweedie: 0.1,50; wide by default.", MODEL),
+    "power": (
+        float,
+        "Power of the mean that the variance of a Tweedie model grows with, 1 to 2; 1.5 by "
+        "default.",
+        MODEL,
+    ),
+    "rate_bounds": (
+        str,
+        "Public range of the means of poisson, gamma and tweedie: 0.1,50; wide by default.",
+        MODEL,
+    ),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "horizons": (str, "Ends of the periods of survival, separated by commas: 1,2,3,6,12.", MODEL),
@@ -88,19 +116,26 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "radius": (float, "How far an adversary moves a row, in mapped units; 0.1 by default.", MODEL),
     "norm": (str, "Norm of the adversary's radius: l2 (default) or linf.", MODEL),
     "loss": (str, "Loss of a tilted, robust or top-rank model.", MODEL),
-    "top": (int, "How many negative records of highest score positive ones should beat; 100 by default.", MODEL),
+    "top": (
+        int,
+        "How many negative records of highest score positive ones should beat; 100 by default.",
+        MODEL,
+    ),
     "min_positive": (int, "Public lower bound on the number of positive records.", MODEL),
     "min_negative": (int, "Public lower bound on the number of negative records.", MODEL),
     "label_private": (bool, "Whether labels are private; yes by default.", MODEL),
     "classes": (
         list[str],
-        "The labels, separated by commas or one by one; by default those found in the data. The last of two in sorted "
-        "order is the positive one; levels of ordinal are in this order, from the lowest on.",
+        "The labels, separated by commas or one by one; by default those found in the data. The "
+        "last of two in sorted order is the positive one; levels of ordinal are in this order, "
+        "from the lowest on.",
         MODEL,
     ),
     "inference": (
-        bool, "Whether to pay for confidence intervals of the coefficients (linear, poisson, gamma, tweedie, "
-        "quantile, logistic); no by default.", MODEL,
+        bool,
+        "Whether to pay for confidence intervals of the coefficients (linear, poisson, gamma, "
+        "tweedie, quantile, logistic); no by default.",
+        MODEL,
     ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
@@ -108,37 +143,54 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "row_norm": (float, "Bound on the norm of a row, in mapped units.", MODEL),
     "coef_bound": (float, "Bound on the norm of the mapped coefficients.", MODEL),
     "fit_intercept": (bool, "Whether to fit an intercept; yes by default.", MODEL),
-}  # fmt: skip
+}
 OPTION_NAMES.update(OPTIONS)
 
 # Other commands' names for the same facts are taken too.
-ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
+ROWS = ("--n-samples", "--rows")
+COLUMNS = ("--n-features", "--features")
 SCHEMA = ("--feature-bounds", "--schema")
-SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+SCHEMA_HELP = (
+    "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+)
 TaskOption = Annotated[
     str | None,
-    typer.Option(help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."),
+    typer.Option(
+        help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of "
+        "classes."
+    ),
 ]
 FormulaOption = Annotated[
     str | None,
-    typer.Option(help='Terms of the model, of columns of the schema: "wage ~ educ + log(exper) + C(region)".'),
+    typer.Option(
+        help='Terms of the model, of columns of the schema: "wage ~ educ + log(exper) + C(region)".'
+    ),
 ]
 PersonOption = Annotated[
-    str | None, typer.Option(help="Column that names people: the guarantee is for each person with all rows.")
+    str | None,
+    typer.Option(help="Column that names people: the guarantee is for each person with all rows."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 DatasetOption = Annotated[str, typer.Option(help="Which budget of the ledger.")]
 ReleaseOption = Annotated[
-    Path | None, typer.Option(help="TOML file that says who publishes the model and why, for the report.")
+    Path | None,
+    typer.Option(help="TOML file that says who publishes the model and why, for the report."),
 ]
 RegistryOption = Annotated[
-    Path | None, typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML).")
+    Path | None,
+    typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
 ]
 DelimiterOption = Annotated[
-    str | None, typer.Option(help="What separates fields; by default seen in the header.", rich_help_panel=FILE)
+    str | None,
+    typer.Option(
+        help="What separates fields; by default seen in the header.", rich_help_panel=FILE
+    ),
 ]
 EncodingOption = Annotated[
-    str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
+    str | None,
+    typer.Option(
+        help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE
+    ),
 ]
 
 
@@ -150,7 +202,11 @@ def text_option(text: str, group: str | None = None, names: tuple[str, ...] = ()
 def number_option(text: str, group: str | None = None) -> Any:
     """Return an option that is a number, whose refusal shows what was given."""
     return typer.Option(
-        help=text, rich_help_panel=group, show_default=False, parser=_parse_number_option, metavar="<float>"
+        help=text,
+        rich_help_panel=group,
+        show_default=False,
+        parser=_parse_number_option,
+        metavar="<float>",
     )
 
 
@@ -159,7 +215,8 @@ def _parse_number_option(text: str | float) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{one_line(str(text))!r} is no number. Use a point, and nothing between thousands: 0.3."
+            f"{one_line(str(text))!r} is no number. Use a point, and nothing between thousands: "
+            "0.3."
         ) from None
 
 
@@ -183,14 +240,15 @@ def check_task_target(task: str, schema: Schema, named: bool = False) -> None:
     if declared is not None and not labels:
         of_labels = [name for name, known in TASKS.items() if known.labels]
         raise InputError(
-            f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
-            "[target] a range: column = [low, high]."
+            f"The task {task} learns numbers, but the schema's [target] has classes. Use one of "
+            f"{of_labels}, or give [target] a range: column = [low, high]."
         )
     if labels and schema.target_bounds is not None and not named:
         of_numbers = [name for name, known in TASKS.items() if not known.labels]
         raise InputError(
-            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
-            f"would be taken for labels and published. Use one of {of_numbers}, or name the labels: "
+            f"The task {task} learns labels, but the schema's [target] has a range: it is a "
+            "number. Its values would be taken for labels and published. Use one of "
+            f"{of_numbers}, or name the labels: "
             'column = {classes = ["no", "yes"]} in [target], or --classes.'
         )
 
@@ -211,21 +269,30 @@ def build_task(task_name: str, settings: Settings, **more: object) -> Model:
 
 
 def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
-    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
+    """Return the estimator for a schema, whose classes and row norm hold unless options say
+    otherwise.
+    """
     given = settings.get("classes")
     check_task_target(task, schema, named=given is not None)
     declared = schema.target.classes if schema.target is not None else None
     if (task == "hazard") != (schema.target is not None and schema.target.event is not None):
         raise InputError(
-            'The task hazard, and no other, needs the column of events in the schema: time = {event = "died"} in '
-            "[target]."
+            "The task hazard, and no other, needs the column of events in the schema: "
+            'time = {event = "died"} in [target].'
         )
     if not TASKS[task].labels and schema.target_bounds is None and task != "hazard":
-        typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
-    if declared is not None and given is not None and set(map(str, parse_classes_option(list(given)))) != set(declared):
+        typer.echo(
+            "warning: the schema has no [target] range, so targets are taken to be of order 1.",
+            err=True,
+        )
+    if (
+        declared is not None
+        and given is not None
+        and set(map(str, parse_classes_option(list(given)))) != set(declared)
+    ):
         raise InputError(
-            f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
-            "Leave it out."
+            "The option --classes must be the classes of the schema's [target], "
+            f"{list(declared)}. Got others instead. Leave it out."
         )
     settings = dict(settings)
     if declared is not None and given is None:
@@ -234,7 +301,13 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
         settings["row_norm"] = schema.row_norm
     if schema.smooth:  # refused where a task has no such penalty
         settings["smooth"] = schema.smooth
-    return build_task(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
+    return build_task(
+        task,
+        settings,
+        feature_bounds=schema.feature_bounds,
+        target_bounds=schema.target_bounds,
+        **more,
+    )
 
 
 def parse_numbers_option(name: str, words: str) -> float | list[float]:
@@ -244,12 +317,16 @@ def parse_numbers_option(name: str, words: str) -> float | list[float]:
     except ValueError:
         example = "0.1,0.5,0.9" if name == "quantile" else "1,2"
         flag = "--" + name.replace("_", "-")
-        raise InputError(f"The option {flag} must be numbers: {flag} {example}. Got {words!r} instead.") from None
+        raise InputError(
+            f"The option {flag} must be numbers: {flag} {example}. Got {words!r} instead."
+        ) from None
     return numbers[0] if name == "quantile" and len(numbers) == 1 else numbers
 
 
 def parse_classes_option(words: list[str]) -> list[int] | list[str]:
-    """Return the labels of the task's --classes option: whole numbers where all of them are, else text."""
+    """Return the labels of the task's --classes option: whole numbers where all of them are,
+    else text.
+    """
     labels = [word.strip() for word in (words[0].split(",") if len(words) == 1 else words)]
     if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
         raise InputError(
@@ -277,15 +354,20 @@ def read_task_schema(path: Path, formula: str | None) -> Schema:
     return formula_schema(schema, formula)
 
 
-def file_format_options(delimiter: str | None, encoding: str | None, file: CSVFormat = _USUAL_FILE) -> CSVFormat:
-    """Return how a file is read: as its schema says, if there is one, but for what the command line says."""
+def file_format_options(
+    delimiter: str | None, encoding: str | None, file: CSVFormat = _USUAL_FILE
+) -> CSVFormat:
+    """Return how a file is read: as its schema says, if there is one, but for what the command
+    line says.
+    """
     if delimiter is not None:
         file = replace(file, delimiter=check_csv_delimiter(delimiter))
     if encoding is not None:
         file = replace(file, encoding=check_csv_encoding(encoding))
     if file.decimal == file.delimiter:
         raise InputError(
-            f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
+            f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for "
+            "both. Change one."
         )
     return file
 
@@ -302,7 +384,9 @@ def release_facts(path: Path | None, target: str | None) -> ReleaseFileFacts:
 
 
 def with_options(names: Iterable[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command these options of models, as the dictionary ``settings``."""
+    """Return a decorator that gives a command these options of models, as the dictionary
+    ``settings``.
+    """
 
     def decorate_with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -313,12 +397,19 @@ def with_options(names: Iterable[str]) -> Callable[[Callable[..., Any]], Callabl
             return command(settings=settings, **arguments)
 
         own = inspect.signature(command, eval_str=True).parameters
-        parameters = [each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items() if name != "settings"]
+        parameters = [
+            each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items() if name != "settings"
+        ]
         for name in names:
             kind, text, group = OPTIONS[name]
             option = number_option(text, group) if kind is float else text_option(text, group)
             parameters.append(
-                inspect.Parameter(name, parameters[0].kind, default=None, annotation=Annotated[kind | None, option])
+                inspect.Parameter(
+                    name,
+                    parameters[0].kind,
+                    default=None,
+                    annotation=Annotated[kind | None, option],
+                )
             )
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

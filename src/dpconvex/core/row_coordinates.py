@@ -1,7 +1,8 @@
-"""Rows of records in released coordinates: their map, their norms, and whether sums in them keep their digits.
+"""Rows of records in released coordinates: their map, their norms, and whether sums in them keep
+their digits.
 
-Norms are rounded up, so that no clipped row is longer than its clip. What a row gives depends on that row alone, to its
-last digit.
+Norms are rounded up, so that no clipped row is longer than its clip. What a row gives depends on
+that row alone, to its last digit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from dpconvex.engine.threads import thread_scratch
 from dpconvex.types import Array
 
 UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
-_ULPS = 8 * 2.0**-52  # by this times the dimension computed norms are raised: none is shorter than the true one
+_ULPS = (
+    8 * 2.0**-52
+)  # by this times the dimension computed norms are raised: none is shorter than the true one
 _POWERS = 20  # that bound a spectral norm
 _MOST_OUTSIDE = 0.25  # share of the directions outside the bulk up to which products are saved
 _ROUNDING = 1e-6  # relative: what bounds of norms are raised by, of which rounding may use a tenth
@@ -30,9 +33,10 @@ _MOST_CONTRAST = 1e4  # of eigenvalues: differences must keep their digits
 class Coordinates:
     """Rows ``(h, u) = matrix @ (1, x)``, with ``h = 1`` but for rankings.
 
-    The matrix is public or released and keeps the constant column; a vector is the diagonal of a matrix. ``lead`` is 1
-    with an intercept, 0 without. ``norm_slack`` is the share by which norms may be taken for longer than they are,
-    where an upper bound saves time; ``constant_norm`` is what the constant adds to rows that have none.
+    The matrix is public or released and keeps the constant column; a vector is the diagonal of a
+    matrix. ``lead`` is 1 with an intercept, 0 without. ``norm_slack`` is the share by which norms
+    may be taken for longer than they are, where an upper bound saves time; ``constant_norm`` is
+    what the constant adds to rows that have none.
     """
 
     matrix: Array
@@ -57,8 +61,12 @@ class Coordinates:
 
     @cached_property
     def _columns(self) -> tuple[Array, ...]:
-        """The matrix column by column; or what the constant adds, and the diagonal, where there is nothing else."""
-        constant, diagonal = self.matrix[:, 0] + 0.0, np.diagonal(self.matrix).copy()  # + 0.0: no negative zeros
+        """The matrix column by column; or what the constant adds, and the diagonal, where there
+        is nothing else.
+        """
+        # + 0.0: no negative zeros
+        constant = self.matrix[:, 0] + 0.0
+        diagonal = np.diagonal(self.matrix).copy()
         diagonal[0] = 0.0
         if self.lead and np.array_equal(self.matrix[:, 1:], np.diag(diagonal)[:, 1:]):
             return constant, diagonal
@@ -70,7 +78,9 @@ class Coordinates:
         return float(self.matrix.flat[0])
 
     def transform(self, block: Array) -> Array:
-        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
+        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for
+        others.
+        """
         placed = thread_scratch(*block.shape)
         if self.diagonal is not None:
             return np.multiply(block, self.diagonal, out=placed)
@@ -83,7 +93,9 @@ class Coordinates:
         return placed
 
     def norms(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound that stands for it."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows in these coordinates, rounded up, or a bound
+        that stands for it.
+        """
         if self.norm_upper_bound is not None:
             return self.norm_upper_bound.norms(block, self.lead)
         if self.diagonal is None:
@@ -94,7 +106,9 @@ class Coordinates:
         return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * (1 + _ULPS * block.shape[1]))
 
     def row_coefficients(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
+        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of
+        each column of phi.
+        """
         return (self.matrix * phi.T).T if self.matrix.ndim == 1 else self.matrix.T @ phi
 
     def transform_sum(self, total: Array) -> Array:
@@ -104,7 +118,9 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class RowNorms:
-    """Norms in given coordinates in place of weights, or what follows from them; infinite for rows of weight 0."""
+    """Norms in given coordinates in place of weights, or what follows from them; infinite for
+    rows of weight 0.
+    """
 
     frame: Coordinates
     follows: Callable[[Array], Array] = np.asarray
@@ -115,7 +131,9 @@ class RowNorms:
 
     def by_nonzeros(self, rows: SparseRows) -> Array:
         """Return the same of all rows."""
-        return self.follows(rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal))
+        return self.follows(
+            rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
+        )
 
 
 def row_norms(rows: Array, constant: float = 0.0) -> Array:
@@ -139,10 +157,12 @@ def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) ->
 
 
 def coordinate_cancellation(matrix: Array) -> float:
-    """Bound ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to.
+    """Bound ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they
+    sum to.
 
-    For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the positive v (Collatz and
-    Wielandt); a few powers of ``P^T P`` make it tight. A diagonal, given as a vector, has 1.
+    For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the
+    positive v (Collatz and Wielandt); a few powers of ``P^T P`` make it tight. A diagonal, given as
+    a vector, has 1.
     """
     if matrix.ndim == 1:
         return 1.0
@@ -159,19 +179,24 @@ def coordinate_cancellation(matrix: Array) -> float:
 class RowNormBound:
     r"""An upper bound of the norms of rows ``(1, x)`` or ``x`` by few products.
 
-    It saves a quarter of the time of a default fit of 1,000,000 x 50 numbers, and half of one of 100,000 x 500.
+    It saves a quarter of the time of a default fit of 1,000,000 x 50 numbers, and half of one of
+    100,000 x 500.
 
-    The norm of a row in coordinates M needs as many products with the row as there are coordinates. With
-    ``M (1, x) = (h, W (x - c))`` and ``D_j = ||W_j||``, the columns' norms, ``G = D^-1 W^T W D^-1`` has ones on its
-    diagonal and eigenvalues near 1 in most directions unless columns are strongly correlated. With its eigenvectors v,
-    ``y = D (x - c)`` and ``b`` the largest eigenvalue of a bulk of them
+    The norm of a row in coordinates M needs as many products with the row as there are coordinates.
+    With ``M (1, x) = (h, W (x - c))`` and ``D_j = ||W_j||``, the columns' norms,
+    ``G = D^-1 W^T W D^-1`` has ones on its diagonal and eigenvalues near 1 in most directions
+    unless columns are strongly correlated. With its eigenvectors v, ``y = D (x - c)`` and ``b`` the
+    largest eigenvalue of a bulk of them
 
-        h^2 + ||W (x - c)||^2  <=  h^2 + b ||y||^2 + sum over v outside the bulk of (eigenvalue - b) (v . y)^2,
+        h^2 + ||W (x - c)||^2 <= h^2 + b ||y||^2 + sum over v outside the bulk of (eigenvalue - b)
+        (v . y)^2,
 
-    which is the norm itself but for directions in the bulk, whose eigenvalues are all taken for ``b``. Clips are
-    measured in these norms, and so is the median row: what they exceed the true ones by costs noise, never privacy.
+    which is the norm itself but for directions in the bulk, whose eigenvalues are all taken for
+    ``b``. Clips are measured in these norms, and so is the median row: what they exceed the true
+    ones by costs noise, never privacy.
 
-    ``column_scale`` is D times the square root of b, ``factors`` are eigenvalues outside the bulk over b, less 1.
+    ``column_scale`` is D times the square root of b, ``factors`` are eigenvalues outside the bulk
+    over b, less 1.
     """
 
     height: float
@@ -184,8 +209,11 @@ class RowNormBound:
         """Return bounds on the norms of mapped rows."""
         squares = _scaled_row_squares(block, lead, self.centre, self.column_scale)
         if self.factors.size:
-            # Row by row: what one gives must not depend on how many there are, which may be private.
-            columns = np.zeros((block.shape[1], self.factors.size))  # whole rows, of which the constant is left out
+            # Row by row: what one gives must not depend on how many there are, which may be
+            # private.
+            columns = np.zeros(
+                (block.shape[1], self.factors.size)
+            )  # whole rows, of which the constant is left out
             columns[lead:] = (self.directions * self.column_scale).T
             moved = transform_block(block, columns)
             moved -= self.directions @ (self.column_scale * self.centre)
@@ -195,12 +223,15 @@ class RowNormBound:
 
 
 def row_norm_bound(matrix: Array, lead: int, slack: float) -> RowNormBound | None:
-    """Return a bound that exceeds the root mean square norm of white rows by at most the slack; None if none pays.
+    """Return a bound that exceeds the root mean square norm of white rows by at most the slack;
+    None if none pays.
 
-    Everything here is post-processing of the released matrix. None is returned where rounding could use up more than a
-    tenth of what bounds are raised by: with ``||y|| sqrt(least eigenvalue) <= N``, the true bound, ``N >= h`` and at
-    most ``k = 4 (dimension + 4)`` roundings per term, squares err by ``k u (contrast + (1 + ||D c|| / h)^2)`` relative
-    to ``N^2``, contrast being the ratio of the bulk's largest to the least eigenvalue.
+    Everything here is post-processing of the released matrix. None is returned where rounding could
+    use up more than a tenth of what bounds are raised by: with
+    ``||y|| sqrt(least eigenvalue) <= N``, the true bound, ``N >= h`` and at most
+    ``k = 4 (dimension + 4)`` roundings per term, squares err by
+    ``k u (contrast + (1 + ||D c|| / h)^2)`` relative to ``N^2``, contrast being the ratio of the
+    bulk's largest to the least eigenvalue.
     """
     size = len(matrix) - lead
     height = float(matrix[0, 0]) if lead else 1.0
@@ -230,18 +261,23 @@ def row_norm_bound(matrix: Array, lead: int, slack: float) -> RowNormBound | Non
     if error > 0.1 * _ROUNDING:
         return None
     factors = (values[outside] + margin) / top - 1
-    return RowNormBound(height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors)
+    return RowNormBound(
+        height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors
+    )
 
 
 def _bulk_of_row_eigenvalues(values: Array, slack: float) -> tuple[int, int, float]:
-    """Return the longest run ``[first, last)`` of ascending eigenvalues that may all be taken for its largest.
+    """Return the longest run ``[first, last)`` of ascending eigenvalues that may all be taken for
+    its largest.
 
-    In white rows the square along an eigenvector has mean 1 / eigenvalue: taken for b it counts b / eigenvalue.
+    In white rows the square along an eigenvector has mean 1 / eigenvalue: taken for b it counts b /
+    eigenvalue.
     """
     size = values.size
     allowed = ((1 + slack) ** 2 - 1) * (1 + size)
     inverse = np.concatenate([[0.0], np.cumsum(1 / np.maximum(values, 1e-300))])
-    best, first = (0, 0, 0.0), 0
+    best = (0, 0, 0.0)
+    first = 0
     for last in range(1, size + 1):
         top = float(values[last - 1])
         while top * (inverse[last] - inverse[first]) - (last - first) > allowed:

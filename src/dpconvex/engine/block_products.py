@@ -1,7 +1,7 @@
 """Products and sums of a block of mapped rows, dense or by its non-zeros.
 
-What `block_margins`, `block_row_squares` and `transform_block` give for a row depends on that row alone, to its last
-digit.
+What `block_margins`, `block_row_squares` and `transform_block` give for a row depends on that row
+alone, to its last digit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def takes_sparse_blocks(function: Function) -> Function:
     """Mark a function of blocks that multiplies them with vectors, and else asks this module alone.
 
-    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse_rows.SparseBlock`); others are given
-    blocks of those rows with all their zeros.
+    Such a function is given the non-zeros of sparse rows
+    (`dpconvex.engine.sparse_rows.SparseBlock`); others are given blocks of those rows with all
+    their zeros.
     """
     function.takes_sparse = True  # type: ignore[attr-defined]
     return function
@@ -62,7 +63,9 @@ def transform_block(block: Array, columns: Array, out: Array | None = None) -> A
 
 
 def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> Array:
-    """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to weights times it."""
+    """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to
+    weights times it.
+    """
     from dpconvex.engine.dense_kernels import limited_products
 
     limited = np.empty(len(slopes))
@@ -71,7 +74,9 @@ def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> A
 
 
 def _contiguous(array: Array) -> Array:
-    """Return an array of the one type that kernels are compiled for; copied only if it is of another."""
+    """Return an array of the one type that kernels are compiled for; copied only if it is of
+    another.
+    """
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
@@ -93,15 +98,16 @@ def moved_block_gram(block: Array, multiples: Array, steps: Array, direction: Ar
 class CompensatedBlockSum:
     """``sum_i m_i x_i`` over blocks of rows, as an unevaluated sum of two vectors.
 
-    Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term passes through the
-    rounding of its product and of the final result; all others together count less than one as long as no term passes
-    through more than 2^25 additions.
+    Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term
+    passes through the rounding of its product and of the final result; all others together count
+    less than one as long as no term passes through more than 2^25 additions.
     """
 
     def __init__(self, multiples: Array, block: Array) -> None:
         from dpconvex.engine.compensated_kernels import combine_dense_with_error
 
-        self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
+        self.total = np.zeros(block.shape[1])
+        self.error = np.zeros(block.shape[1])
         combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)
 
     def __iadd__(self, other: CompensatedBlockSum) -> CompensatedBlockSum:

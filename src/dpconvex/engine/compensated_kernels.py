@@ -1,4 +1,5 @@
-"""Compiled sums and products of dense rows with twice the digits of float64, for certified gaps of minimisers.
+"""Compiled sums and products of dense rows with twice the digits of float64, for certified gaps of
+minimisers.
 
 No fastmath, as in :mod:`dpconvex.engine.dense_kernels`. A default fit needs none of them.
 """
@@ -21,10 +22,12 @@ def dense_product_error(a: float, b: float, product: float) -> float:
 
 
 @numba.njit(nogil=True, cache=True)
-def dense_margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
+def dense_margins_with_error(
+    block: Array, theta: Array, margins: Array, corrections: Array
+) -> None:
     """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``."""
-    # Every product and every addition is split into its rounded value and its exact error (Dekker, Knuth): the pair has
-    # twice the digits of float64.
+    # Every product and every addition is split into its rounded value and its exact error (Dekker,
+    # Knuth): the pair has twice the digits of float64.
     for i in range(block.shape[0]):
         total = 0.0
         error = 0.0
@@ -32,7 +35,9 @@ def dense_margins_with_error(block: Array, theta: Array, margins: Array, correct
             product = block[i, j] * theta[j]
             added = total + product
             back = added - total
-            error += ((total - (added - back)) + (product - back)) + dense_product_error(block[i, j], theta[j], product)
+            error += ((total - (added - back)) + (product - back)) + dense_product_error(
+                block[i, j], theta[j], product
+            )
             total = added
         margins[i] = total
         corrections[i] = error
@@ -40,7 +45,9 @@ def dense_margins_with_error(block: Array, theta: Array, margins: Array, correct
 
 @numba.njit(nogil=True, cache=True)
 def combine_dense_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
-    """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``; additions lose nothing (Knuth)."""
+    """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``; additions lose
+    nothing (Knuth).
+    """
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
             term = multiples[i] * block[i, j]

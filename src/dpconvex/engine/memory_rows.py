@@ -1,7 +1,8 @@
 """Sums over rows of an array in memory, block by block.
 
-A block of raw rows is mapped to bounded rows by one compiled kernel, in the cache; margins of a block are computed by
-another, row by row. Both are the same for every number of rows, which may be private.
+A block of raw rows is mapped to bounded rows by one compiled kernel, in the cache; margins of a
+block are computed by another, row by row. Both are the same for every number of rows, which may be
+private.
 """
 
 from __future__ import annotations
@@ -20,13 +21,28 @@ import numpy.typing as npt
 from dpconvex.engine import summation
 from dpconvex.engine.block_products import block_margins
 from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Partial, RawRows, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
+from dpconvex.engine.rows import (
+    Partial,
+    RawRows,
+    RowFunction,
+    RowIndices,
+    RowMap,
+    Sums,
+    WeightedRowFunction,
+)
 from dpconvex.engine.summation import block_rows, pairwise_summation
-from dpconvex.engine.threads import available_cores, borrow_thread_array, in_threads, single_threaded_blas
+from dpconvex.engine.threads import (
+    available_cores,
+    borrow_thread_array,
+    in_threads,
+    single_threaded_blas,
+)
 from dpconvex.types import Array
 
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and cached
-ROW_MAJOR_BYTES = 1 << 30  # column-major tables up to this size are copied row by row once: passes take half the time
+ROW_MAJOR_BYTES = (
+    1 << 30
+)  # column-major tables up to this size are copied row by row once: passes take half the time
 _LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 _TASKS = 4  # least tasks of a thread, so that none waits for long
 _TARGET_BLOCK = 1 << 17  # targets that are read at a time
@@ -44,8 +60,9 @@ class _WritableMemory:
 
 def writable_memory_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array of numbers as one of the type of writable arrays, without a copy."""
-    # For numba, arrays that are read-only are of another type, for which every kernel would be compiled once more: for
-    # seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
+    # For numba, arrays that are read-only are of another type, for which every kernel would be
+    # compiled once more: for seconds. No kernel writes to its rows; whoever does so through this
+    # view writes to memory that may be protected.
     return array if array.flags.writeable else np.asarray(_WritableMemory(array))
 
 
@@ -58,9 +75,11 @@ def floats_in_memory(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 class KeptBlocks:
-    """Blocks of mapped rows that are kept, and the one array they lie in: many new ones would take longer to get.
+    """Blocks of mapped rows that are kept, and the one array they lie in: many new ones would take
+    longer to get.
 
-    The same rows with other numbers share them. Other processes map their rows again, which is cheaper than sending.
+    The same rows with other numbers share them. Other processes map their rows again, which is
+    cheaper than sending.
     """
 
     def __init__(self, numbers: int, count: int) -> None:
@@ -75,16 +94,19 @@ class KeptBlocks:
 class MemoryRows:
     """Rows and targets in memory, mapped block by block to bounded rows.
 
-    `sum` adds a function of (mapped block, targets, influence weights) over all blocks. Blocks and the order of
-    addition depend on the shape of the data only, so results are bitwise the same for every number of threads.
+    `sum` adds a function of (mapped block, targets, influence weights) over all blocks. Blocks and
+    the order of addition depend on the shape of the data only, so results are bitwise the same for
+    every number of threads.
 
     Parameters
     ----------
     X : array of shape (n_rows, n_features)
-        Any real dtype and order. Floats are not copied as a whole, but for column-major tables of at most 1 GiB.
+        Any real dtype and order. Floats are not copied as a whole, but for column-major tables of
+        at most 1 GiB.
     y : array of shape (n_rows,)
-        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks an ignored row:
-        whatever it holds, its mapped features, its mapped target and its weight are 0, and it counts nowhere.
+        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks an
+        ignored row: whatever it holds, its mapped features, its mapped target and its weight are 0,
+        and it counts nowhere.
     row_map : RowMap
         Public facts: how a raw row becomes a bounded row.
     target_shift, target_scale : float
@@ -113,32 +135,44 @@ class MemoryRows:
     """
 
     def __init__(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, row_map: RowMap, target_shift: float = 0.0, target_scale: float = 1.0,
-        threads: int | None = None, cache: bool = True, weights: Array | None = None,
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        row_map: RowMap,
+        target_shift: float = 0.0,
+        target_scale: float = 1.0,
+        threads: int | None = None,
+        cache: bool = True,
+        weights: Array | None = None,
         row_weights: RowWeights | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._raw = self._as_raw(X, cache)
         shape = self._raw.shape
         if len(shape) != 2 or shape[1] != row_map.n_features:
             raise ValueError(
-                f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). Got shape {shape} instead."
+                f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). Got "
+                f"shape {shape} instead."
             )
         targets = np.asarray(np.clip(np.asarray(y, dtype=np.float64), -_LARGEST, _LARGEST))
-        targets -= target_shift  # in place: a new array of this size would cost more than what is done to it
+        # in place: a new array of this size would cost more than what is done to it
+        targets -= target_shift
         targets *= target_scale
         np.clip(targets, -_LARGEST, _LARGEST, out=targets)
         if targets.shape != shape[:1]:
             raise ValueError(
-                f"The 'y' parameter of MemoryRows must have shape ({shape[0]},), one target per row of X. "
-                f"Got shape {targets.shape} instead."
+                f"The 'y' parameter of MemoryRows must have shape ({shape[0]},), one target per "
+                f"row of X. Got shape {targets.shape} instead."
             )
         ignored = np.isnan(targets)
         targets[ignored] = 0.0
         self.targets: Array = np.ascontiguousarray(targets)
         self.ignored: npt.NDArray[np.bool_] | None = ignored if ignored.any() else None
-        self._given_weights, self.row_weights, self.row_map = weights, row_weights, row_map
+        self._given_weights = weights
+        self.row_weights = row_weights
+        self.row_map = row_map
         self.threads = available_cores() if threads is None else int(threads)
-        self.n_rows, self.dim = int(shape[0]), row_map.n_features + int(row_map.fit_intercept)
+        self.n_rows = int(shape[0])
+        self.dim = row_map.n_features + int(row_map.fit_intercept)
         free = np.full(row_map.n_features, _LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
@@ -154,11 +188,15 @@ class MemoryRows:
         return raw if raw.flags.writeable else writable_memory_view(raw)
 
     def _divide(self, most_cached: int, partly: bool = False) -> None:
-        """Decide on blocks, and whether so many bytes are few enough to cache them; or, partly, as many as fit."""
+        """Decide on blocks, and whether so many bytes are few enough to cache them; or, partly,
+        as many as fit.
+        """
         # No rows at all are one empty block, over which every sum is 0.
         self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
         self._blocks = max(1, -(-self.n_rows // self.block_rows))
-        self.small = self._blocks == 1 or (self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached)
+        self.small = self._blocks == 1 or (
+            self._cache_allowed and 8 * self.n_rows * self.dim <= most_cached
+        )
         size = self.block_rows * (self.dim + 1)
         kept = most_cached // (8 * size) if partly and self._cache_allowed else 0
         kept = self._blocks if self.small else kept
@@ -201,7 +239,9 @@ class MemoryRows:
     @property
     def marked_targets(self) -> Array:
         """The mapped targets; NaN for ignored rows."""
-        return self.targets if self.ignored is None else np.where(self.ignored, np.nan, self.targets)
+        return (
+            self.targets if self.ignored is None else np.where(self.ignored, np.nan, self.targets)
+        )
 
     @property
     def raw(self) -> RawRows:
@@ -212,7 +252,9 @@ class MemoryRows:
     def weights(self) -> Array:
         """The influence weights of all rows."""
         if self._given_weights is None:
-            return np.concatenate([w.copy() for _, _, w in self._mapped_memory_blocks(0, self._blocks)])
+            return np.concatenate(
+                [w.copy() for _, _, w in self._mapped_memory_blocks(0, self._blocks)]
+            )
         return self._given_weights
 
     def _without_ignored(self, values: Array | None, rows: slice) -> Array:
@@ -225,16 +267,18 @@ class MemoryRows:
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows in memory, in several threads.
 
-        The function takes a mapped block of shape (rows, dim), its targets and its weights, none of which it may change
-        or keep, and returns a tuple of new arrays or numbers. Weights are those of the row map times row weights, or
-        as they were given.
+        The function takes a mapped block of shape (rows, dim), its targets and its weights, none of
+        which it may change or keep, and returns a tuple of new arrays or numbers. Weights are those
+        of the row map times row weights, or as they were given.
         """
         if self.row_weights is None or self.own_weights:
             return self.sum_weighted(lambda block, y, w, v: function(block, y, w))
         return self.sum_weighted(lambda block, y, w, v: function(block, y, w * v))
 
     def sum_weighted(self, function: WeightedRowFunction) -> Sums:
-        """Add ``function(block, y, w, v)`` over blocks of rows in memory, row weights v beside influence weights w."""
+        """Add ``function(block, y, w, v)`` over blocks of rows in memory, row weights v beside
+        influence weights w.
+        """
         values = np.ones(self.block_rows) if self.row_weights is None else self.row_weights.values
 
         def parts(span: tuple[int, int]) -> Iterator[Sums]:
@@ -249,12 +293,14 @@ class MemoryRows:
         return self.sum_runs(lambda span: pairwise_summation(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
-        """Add ``m_i x~_i`` over all rows in memory, where the multiples m depend on the margins ``z_i = x~_i . theta``.
+        """Add ``m_i x~_i`` over all rows in memory, where the multiples m depend on the margins
+        ``z_i = x~_i . theta``.
 
-        Of several columns of theta every row has several margins, and it may have several multiples, a column each.
-        The function takes targets, margins and weights of a block and returns a tuple: the multiples m, and any further
-        numbers or arrays to be added up. Row weights are in the weights of the row map; beside given weights, the
-        multiples are taken times row weights.
+        Of several columns of theta every row has several margins, and it may have several
+        multiples, a column each. The function takes targets, margins and weights of a block and
+        returns a tuple: the multiples m, and any further numbers or arrays to be added up. Row
+        weights are in the weights of the row map; beside given weights, the multiples are taken
+        times row weights.
         """
         beside = self.row_weights is not None and self._given_weights is not None
         within = self.row_weights is not None and not beside
@@ -266,10 +312,15 @@ class MemoryRows:
 
         return self.sum_weighted(part)
 
-    def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = summation.RUNS) -> Sums:
-        """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
+    def sum_runs(
+        self, run: Callable[[tuple[int, int]], Partial], most: int = summation.RUNS
+    ) -> Sums:
+        """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in
+        worker threads.
+        """
         parts = summation.spans(self._blocks, most)
-        # Handing work to a thread takes as long as a block: few tasks, of a power of two so that sums stay the same.
+        # Handing work to a thread takes as long as a block: few tasks, of a power of two so that
+        # sums stay the same.
         size = 1 << max(0, (len(parts) // (_TASKS * self.threads)).bit_length() - 1)
         tasks = [parts[first : first + size] for first in range(0, len(parts), size)]
         with single_threaded_blas():
@@ -277,7 +328,8 @@ class MemoryRows:
             return tuple(pairwise_summation(sums))
 
     def sum_targets(self, function: RowFunction) -> Sums:
-        """Add ``function(y, w, v)`` over targets in memory, given weights and row weights; rows are not read.
+        """Add ``function(y, w, v)`` over targets in memory, given weights and row weights; rows are
+        not read.
 
         Ones stand for weights that are not given: what the row map says would need the rows.
         """
@@ -288,14 +340,23 @@ class MemoryRows:
         with single_threaded_blas():
             return tuple(pairwise_summation(in_threads(part, self._target_blocks(), self.threads)))
 
-    def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
-        """Return a function of a point: how many rows in memory have a number ``function(y, w)`` below it.
+    def counter(
+        self, function: Callable[[Array, Array], Array], level: float = 0.0
+    ) -> Callable[[float], float]:
+        """Return a function of a point: how many rows in memory have a number ``function(y, w)``
+        below it.
 
-        They are computed once; weights are those of `sum_targets`. A row counts as its row weight. With a level the
-        count is centred: less ``level`` times the number of all rows, 0 at that quantile however many are ignored.
+        They are computed once; weights are those of `sum_targets`. A row counts as its row weight.
+        With a level the count is centred: less ``level`` times the number of all rows, 0 at that
+        quantile however many are ignored.
         """
-        numbers, blocks = np.empty(self.n_rows), self._target_blocks()
-        counted = None if self.row_weights is None and self.ignored is None else self._counted(slice(None))
+        numbers = np.empty(self.n_rows)
+        blocks = self._target_blocks()
+        counted = (
+            None
+            if self.row_weights is None and self.ignored is None
+            else self._counted(slice(None))
+        )
         every = self.n_rows if counted is None else float(counted.sum())
 
         def fill(rows: slice) -> None:
@@ -306,7 +367,9 @@ class MemoryRows:
             if counted is None:
                 found = float(sum(map(np.count_nonzero, below)))
             else:  # row weights lie on a grid on which their sums are exact
-                found = sum(float(counted[rows] @ part) for rows, part in zip(blocks, below, strict=True))
+                found = sum(
+                    float(counted[rows] @ part) for rows, part in zip(blocks, below, strict=True)
+                )
             return found - level * every
 
         with single_threaded_blas():
@@ -318,10 +381,16 @@ class MemoryRows:
         return [slice(start, start + _TARGET_BLOCK) for start in starts]
 
     def _given(self, rows: slice) -> Array:
-        return np.ones(self.targets[rows].size) if self._given_weights is None else self._given_weights[rows]
+        return (
+            np.ones(self.targets[rows].size)
+            if self._given_weights is None
+            else self._given_weights[rows]
+        )
 
     def _counted(self, rows: slice) -> Array:
-        return self._without_ignored(None if self.row_weights is None else self.row_weights.values, rows)
+        return self._without_ignored(
+            None if self.row_weights is None else self.row_weights.values, rows
+        )
 
     # The same rows with other numbers.
 
@@ -333,7 +402,8 @@ class MemoryRows:
         return other
 
     def with_labels(self) -> Self:
-        """Return the rows in memory with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
+        """Return the rows in memory with mapped targets clipped to [-1, 1], as losses of ``y z``
+        need them.
 
         Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
         """
@@ -350,14 +420,19 @@ class MemoryRows:
         return self._replace(_given_weights=weights)
 
     def rescaled(self, function: Callable[[Array], Array]) -> Self:
-        """Return the same rows with weights ``function(weights)``, number by number; the rows are not read."""
-        weights, found = self.weights, np.empty(self.n_rows)
+        """Return the same rows with weights ``function(weights)``, number by number; the rows
+        are not read.
+        """
+        weights = self.weights
+        found = np.empty(self.n_rows)
         for rows in self._target_blocks():
             found[rows] = function(weights[rows])
         return self._replace(_given_weights=found)
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
-        """Return the rows in memory with other weights, ``function(block, w)`` for each block, computed once."""
+        """Return the rows in memory with other weights, ``function(block, w)`` for each block,
+        computed once.
+        """
         found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
@@ -392,7 +467,9 @@ class MemoryRows:
         return self.take(rows).with_row_weights(self.row_weights.part(rows, records.size))
 
     def one_row_each(self, records: RowIndices, generator: np.random.Generator) -> Self:
-        """Return the given records with a row each: themselves, or a random one of a person's rows."""
+        """Return the given records with a row each: themselves, or a random one of a person's
+        rows.
+        """
         if self.row_weights is None or not self.has_people:
             return self.take(records)
         rows, values = self.row_weights.one_row_each(records, generator)
@@ -403,10 +480,11 @@ class MemoryRows:
         return self.take(summation.spread_indices(self.n_rows, rows))
 
     def part(self, rows: int) -> Self:
-        """Return exactly `rows` rows in memory, the same at every call, up to 64 next to each other, spread over all.
+        """Return exactly `rows` rows in memory, the same at every call, up to 64 next to each
+        other, spread over all.
 
-        They are not copied. Where rows are of people, it is the rows of about so many people, copied: all rows of a
-        person or none, by its tag.
+        They are not copied. Where rows are of people, it is the rows of about so many people,
+        copied: all rows of a person or none, by its tag.
         """
         if rows >= self.n_records:
             return self
@@ -424,27 +502,42 @@ class MemoryRows:
     def _memory_rows_in_place(self, indices: RowIndices) -> Self:
         """Return the given rows, read where they are in memory."""
         other = self._replace(
-            indices=indices if self.indices is None else self.indices[indices], n_rows=indices.size,
-            targets=self.targets[indices], ignored=None if self.ignored is None else self.ignored[indices],
+            indices=indices if self.indices is None else self.indices[indices],
+            n_rows=indices.size,
+            targets=self.targets[indices],
+            ignored=None if self.ignored is None else self.ignored[indices],
             _given_weights=None if self._given_weights is None else self._given_weights[indices],
-            row_weights=None if self.row_weights is None else self.row_weights.part(indices, indices.size),
-        )  # fmt: skip
-        # All rows have targets, weights and margins beside them: with what is kept, a sixth of the table or so.
-        other._divide(min(2 * CACHE_BYTES, max(0, self._raw.nbytes // 7 - 32 * len(self._raw))), partly=True)
+            row_weights=None
+            if self.row_weights is None
+            else self.row_weights.part(indices, indices.size),
+        )
+        # All rows have targets, weights and margins beside them: with what is kept, a sixth of the
+        # table or so.
+        other._divide(
+            min(2 * CACHE_BYTES, max(0, self._raw.nbytes // 7 - 32 * len(self._raw))), partly=True
+        )
         return other
 
-    def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
-        """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do of all of theirs."""
+    def each(
+        self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]
+    ) -> Iterator[Sums]:
+        """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do
+        of all of theirs.
+        """
         yield (call if callable(call) else call[0])(self)
 
     # Mapped rows.
 
     def mapped(self) -> tuple[Array, Array, Array]:
-        """Return all rows in memory, mapped (rows, targets, influence weights times row weights), as new arrays."""
-        rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
+        """Return all rows in memory, mapped (rows, targets, influence weights times row
+        weights), as new arrays.
+        """
+        rows = np.empty((self.n_rows, self.dim))
+        weights = np.empty(self.n_rows)
         start = 0
         for block, _, w in self._mapped_memory_blocks(0, self._blocks):
-            rows[start : start + w.size], weights[start : start + w.size] = block, w
+            rows[start : start + w.size] = block
+            weights[start : start + w.size] = w
             start += w.size
         if self.row_weights is not None:
             weights *= self.row_weights.values
@@ -460,10 +553,15 @@ class MemoryRows:
 
     def _mapped_memory_blocks(self, first: int, last: int) -> Iterator[Block]:
         """Yield blocks of mapped rows in memory, to be used before the next one is asked for."""
-        kept, width = self._kept, self.dim + 1
-        with nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer:
+        kept = self._kept
+        width = self.dim + 1
+        with (
+            nullcontext() if self.small else borrow_thread_array(self.block_rows * width) as buffer
+        ):
             for index in range(first, last):
-                rows = slice(index * self.block_rows, min((index + 1) * self.block_rows, self.n_rows))
+                rows = slice(
+                    index * self.block_rows, min((index + 1) * self.block_rows, self.n_rows)
+                )
                 if index >= len(kept.blocks):
                     block, weights = self._map_rows(rows, buffer)
                 else:
@@ -477,19 +575,32 @@ class MemoryRows:
                 yield block, self.targets[rows], weights
 
     def _map_rows(self, rows: slice, buffer: Array | None = None) -> tuple[Array, Array]:
-        """Return some mapped rows in memory and the weights of the row map, in this buffer or in a new array."""
+        """Return some mapped rows in memory and the weights of the row map, in this buffer or in
+        a new array.
+        """
         from dpconvex.engine.dense_kernels import map_dense_rows
 
-        count, lead = rows.stop - rows.start, int(self.row_map.fit_intercept)
+        count = rows.stop - rows.start
+        lead = int(self.row_map.fit_intercept)
         size = count * self.dim
         buffer = np.empty(size + count) if buffer is None else buffer
-        block, weights = buffer[:size].reshape(count, self.dim), buffer[size : size + count]
+        block = buffer[:size].reshape(count, self.dim)
+        weights = buffer[size : size + count]
         shorten = self.row_map.influence == "shorten"
         # Kept weights also serve the same rows without weights of their own.
-        norm = math.inf if self.own_weights and not (shorten or self._kept.blocks) else self.row_map.row_norm
-        by_columns = abs(self._raw.strides[0]) < abs(self._raw.strides[1])  # as the given rows lie in memory
-        raw, indices = self._raw.T if by_columns else self._raw, self._indices_of(rows)
-        map_dense_rows(raw, indices, *self.bounds_and_scales, lead, norm, shorten, by_columns, block, weights)
+        norm = (
+            math.inf
+            if self.own_weights and not (shorten or self._kept.blocks)
+            else self.row_map.row_norm
+        )
+        by_columns = abs(self._raw.strides[0]) < abs(
+            self._raw.strides[1]
+        )  # as the given rows lie in memory
+        raw = self._raw.T if by_columns else self._raw
+        indices = self._indices_of(rows)
+        map_dense_rows(
+            raw, indices, *self.bounds_and_scales, lead, norm, shorten, by_columns, block, weights
+        )
         if self.ignored is not None:
             ignored = self.ignored[rows]
             block[ignored, lead:] = 0.0

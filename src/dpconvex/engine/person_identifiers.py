@@ -1,4 +1,6 @@
-"""Identifiers of people: columns read cell by cell, and tags of 64 bits that say which rows are of one person."""
+"""Identifiers of people: columns read cell by cell, and tags of 64 bits that say which rows are
+of one person.
+"""
 
 import datetime as dt
 import hashlib
@@ -17,19 +19,26 @@ NOBODY = np.uint64(2**64 - 1)
 _FAST = {int: np.int64, float: np.float64}
 _PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
 _WHOLE = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
+)
 _MOST_DIGITS = 600  # of a whole number: Python refuses to read longer ones
 
 
 def exact_identifiers(column: Any) -> npt.NDArray[Any]:
     """Return a column as an array in which no value changes what another one is."""
-    # Numpy would make text of numbers next to text, and floats of whole numbers next to a missing one, which rounds
-    # those beyond 2^53. So lists, and columns of other libraries that may hold missing values, become objects cell by
-    # cell. Arrays, and columns of pandas with a type of numpy, are what their maker made of them.
+    # Numpy would make text of numbers next to text, and floats of whole numbers next to a missing
+    # one, which rounds those beyond 2^53. So lists, and columns of other libraries that may hold
+    # missing values, become objects cell by cell. Arrays, and columns of pandas with a type of
+    # numpy, are what their maker made of them.
     if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
         kinds = set(map(type, column))
         try:  # a faster way to the same values, where all are of one kind
-            return np.array(column, _FAST[kinds.pop()]) if len(kinds) == 1 else _identifier_objects(column)
+            return (
+                np.array(column, _FAST[kinds.pop()])
+                if len(kinds) == 1
+                else _identifier_objects(column)
+            )
         except (KeyError, OverflowError):
             return _identifier_objects(column)
     if not isinstance(column, np.ndarray) and getattr(column, "shape", ())[1:] == (1,):
@@ -43,7 +52,8 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
     listed = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
     if listed is None:
         return np.asarray(column)
-    kind, missing = np.asarray(column[:0]).dtype.kind, getattr(column, "null_count", None)
+    kind = np.asarray(column[:0]).dtype.kind
+    missing = getattr(column, "null_count", None)
     missing = missing() if callable(missing) else missing
     if kind == "f" or (kind in "biu" and missing == 0):  # a faster way to the same values
         return np.asarray(column)
@@ -51,7 +61,9 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
 
 
 def _identifier_column(frame: Any) -> Any:
-    """Return the column of a dataframe of pandas, polars or pyarrow that has one; anything else as it is."""
+    """Return the column of a dataframe of pandas, polars or pyarrow that has one; anything else
+    as it is.
+    """
     if hasattr(frame, "iloc"):
         return frame.iloc[:, 0]
     if hasattr(frame, "to_series"):
@@ -67,10 +79,13 @@ def _identifier_objects(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
-    """Return 64 evenly spread bits for each row's person, and `NOBODY` for rows that name nobody."""
-    # What a tag follows from is the cell's canonical form alone (canonical_identifier), whatever the type of its column
-    # and whatever stands in other rows. Whole numbers are mixed by a bijection of 64 bits; text and longer numbers are
-    # hashed. People whose tags agree, by a chance of 2^-64 for each pair, count as one and are protected together.
+    """Return 64 evenly spread bits for each row's person, and `NOBODY` for rows that name
+    nobody.
+    """
+    # What a tag follows from is the cell's canonical form alone (canonical_identifier), whatever
+    # the type of its column and whatever stands in other rows. Whole numbers are mixed by a
+    # bijection of 64 bits; text and longer numbers are hashed. People whose tags agree, by a chance
+    # of 2^-64 for each pair, count as one and are protected together.
     kind = identifiers.dtype.kind
     if kind in "iu":
         return _named(mix_identifier_bits(identifiers.astype(np.int64).view(np.uint64)))
@@ -83,7 +98,8 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
         times = identifiers.astype("datetime64[us]")
         return np.where(np.isnat(times), NOBODY, person_tags(times.view(np.int64)))
     known: dict[tuple[type, Any], tuple[int, bool] | None] = {}
-    tags, whole = np.full(identifiers.size, NOBODY), np.zeros(identifiers.size, np.bool_)
+    tags = np.full(identifiers.size, NOBODY)
+    whole = np.zeros(identifiers.size, np.bool_)
     named = np.ones(identifiers.size, np.bool_)
     for row, value in enumerate(identifiers.tolist()):
         key = (type(value), value) if type(value) in _PLAIN else None
@@ -103,17 +119,23 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
 
 
 def _named(tags: Tags) -> Tags:
-    """Return the tags of identifiers; the one that would have that of nobody shares the tag below."""
+    """Return the tags of identifiers; the one that would have that of nobody shares the tag
+    below.
+    """
     return np.minimum(tags, NOBODY - np.uint64(1))
 
 
 def _first_rounded(dtype: np.dtype[Any]) -> float:
-    """Return the power of two from which on a type of floats, or float64, does not hold all whole numbers."""
+    """Return the power of two from which on a type of floats, or float64, does not hold all
+    whole numbers.
+    """
     return 2.0 ** min(53, np.finfo(dtype).nmant + 1)
 
 
 def _identifier_bits(value: Any) -> tuple[int, bool] | None:
-    """Return 64 bits of one identifier, and whether they are a number's and have yet to be mixed; None for nobody."""
+    """Return 64 bits of one identifier, and whether they are a number's and have yet to be
+    mixed; None for nobody.
+    """
     content = canonical_identifier(value)
     if content is None:
         return None
@@ -128,15 +150,19 @@ def _identifier_bits(value: Any) -> tuple[int, bool] | None:
 
 
 def canonical_identifier(value: Any) -> int | str | None:
-    """Return whom a cell names: a whole number or text, the same for every way to write it; None for nobody.
+    """Return whom a cell names: a whole number or text, the same for every way to write it; None
+    for nobody.
 
-    - A whole number of at most 600 digits is itself. Text without the spaces around it, or bytes of text, that is
-      written as a number is that number: ``7``, ``7.0``, ``"7"``, ``"007"`` and ``"7e0"`` are one person.
-    - A float, or text that is written as one, is a whole number below 2^53 (of narrower types: below the first that
-      they round), or it names nobody: what stood there before rounding cannot be known.
+    - A whole number of at most 600 digits is itself. Text without the spaces around it, or bytes of
+      text, that is written as a number is that number: ``7``, ``7.0``, ``"7"``, ``"007"`` and
+      ``"7e0"`` are one person.
+    - A float, or text that is written as one, is a whole number below 2^53 (of narrower types:
+      below the first that they round), or it names nobody: what stood there before rounding cannot
+      be known.
     - Truth values are the words true and false, in any capitals. Other text is itself.
     - A time is its microsecond, in UTC if it has a zone.
-    - Everything else names nobody: what is missing, empty text, ``"nan"``, infinity, objects of other kinds.
+    - Everything else names nobody: what is missing, empty text, ``"nan"``, infinity, objects of
+      other kinds.
     """
     try:
         return _identifier_content(value)

@@ -1,7 +1,8 @@
 """Weights of rows, and the people behind the rows.
 
-A row weight multiplies everything that a row adds to a sum, a count or a moment. Weights of one person sum to at most
-1, so what a person contributes is a mean of what its rows contribute, or less: no longer than the longest of them.
+A row weight multiplies everything that a row adds to a sum, a count or a moment. Weights of one
+person sum to at most 1, so what a person contributes is a mean of what its rows contribute, or
+less: no longer than the longest of them.
 """
 
 from __future__ import annotations
@@ -32,34 +33,45 @@ class RowWeights:
 
     values: Array  # what each row counts for; those of one record sum to at most 1
     records: int  # people, or rows where every row is a record of its own
-    # Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY` where it
-    # names nobody. None where every row is a record of its own.
+    # Of the person behind each row: a public function of its identifier, evenly spread over 64
+    # bits; `NOBODY` where it names nobody. None where every row is a record of its own.
     tags: Tags | None = None
 
     def take(self, rows: npt.NDArray[np.integer]) -> RowWeights:
-        """Return the weights of some rows, chosen for speed alone: the number of records is scaled."""
+        """Return the weights of some rows, chosen for speed alone: the number of records is
+        scaled.
+        """
         return self.part(rows, max(1, round(self.records * rows.size / max(1, self.values.size))))
 
     def part(self, rows: npt.NDArray[np.integer] | slice, records: int) -> RowWeights:
         """Return the weights of the rows of a part of so many records."""
-        return RowWeights(self.values[rows], records, None if self.tags is None else self.tags[rows])
+        return RowWeights(
+            self.values[rows], records, None if self.tags is None else self.tags[rows]
+        )
 
     def rows_in_part(self, records: int) -> RowIndices:
         """Return which rows belong to a part of about `records` people."""
-        # Whether a person is in the part follows from its tag and public numbers, never from other people: replacing
-        # one person changes what one person contributes to sums over the part.
+        # Whether a person is in the part follows from its tag and public numbers, never from other
+        # people: replacing one person changes what one person contributes to sums over the part.
         assert self.tags is not None, "rows that are records of their own"
-        return np.flatnonzero(self.tags < np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records))))
+        return np.flatnonzero(
+            self.tags < np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
+        )
 
     def _rows_by_person(self) -> tuple[RowIndices, RowIndices]:
-        """Return rows of positive weight sorted by person, and where each person's begin, and their number."""
-        # As many people as there are records: those without a weight have no rows. Their order follows from their tags:
-        # nothing but a uniformly random choice among all of them may use it.
+        """Return rows of positive weight sorted by person, and where each person's begin, and
+        their number.
+        """
+        # As many people as there are records: those without a weight have no rows. Their order
+        # follows from their tags: nothing but a uniformly random choice among all of them may use
+        # it.
         assert self.tags is not None, "rows that are records of their own"
         positive = np.flatnonzero(self.values > 0)
         order = positive[np.argsort(self.tags[positive], kind="stable")]
         starts = _first_of_each(self.tags[order])
-        return order, np.concatenate([starts, np.full(max(0, self.records - starts.size), order.size), [order.size]])
+        return order, np.concatenate(
+            [starts, np.full(max(0, self.records - starts.size), order.size), [order.size]]
+        )
 
     def rows_of_people(self, people: RowIndices) -> RowIndices:
         """Return all rows of some people, numbered from 0 to ``records - 1``."""
@@ -68,10 +80,14 @@ class RowWeights:
         first = np.repeat(starts[people] - np.cumsum(counts) + counts, counts)
         return np.asarray(order[first + np.arange(counts.sum())])
 
-    def one_row_each(self, people: RowIndices, generator: np.random.Generator) -> tuple[RowIndices, Array]:
-        """Return a random row of each of some people, and what it counts for: on average what all of them do."""
-        # One of the m rows of positive weight, each as likely, times m: between 0 and 1. People without one count
-        # nothing.
+    def one_row_each(
+        self, people: RowIndices, generator: np.random.Generator
+    ) -> tuple[RowIndices, Array]:
+        """Return a random row of each of some people, and what it counts for: on average what
+        all of them do.
+        """
+        # One of the m rows of positive weight, each as likely, times m: between 0 and 1. People
+        # without one count nothing.
         order, starts = self._rows_by_person()
         counts = starts[people + 1] - starts[people]
         drawn = starts[people] + (generator.random(people.size) * counts).astype(np.int64)
@@ -104,7 +120,9 @@ def _concatenate_weights(parts: Sequence[Any]) -> Any:
 
 
 def round_weights_to_grid(values: Array, most_records: int) -> Array:
-    """Round weights down to a public grid on which sums of as many of them as there are records at most are exact."""
+    """Round weights down to a public grid on which sums of as many of them as there are records
+    at most are exact.
+    """
     # A count that is a sum of such numbers has no rounding error, whatever the order of addition.
     bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
     rounded = np.ldexp(values, bits)
@@ -113,11 +131,14 @@ def round_weights_to_grid(values: Array, most_records: int) -> Array:
 
 
 def equal_person_weights(tags: Tags) -> tuple[int, Array]:
-    """Return the number of people and ``1 / m`` for each row of somebody with m rows; 0 for rows that name nobody."""
+    """Return the number of people and ``1 / m`` for each row of somebody with m rows; 0 for rows
+    that name nobody.
+    """
     ordered = np.sort(tags)
     ordered = ordered[: np.searchsorted(ordered, NOBODY)]  # the largest tag there is
     starts = _first_of_each(ordered)
-    found, counts = ordered[starts], np.diff(np.append(starts, ordered.size))
+    found = ordered[starts]
+    counts = np.diff(np.append(starts, ordered.size))
     del ordered
     shares = np.append(1.0 / counts, 0.0)
     values = np.empty(tags.size)
@@ -128,8 +149,11 @@ def equal_person_weights(tags: Tags) -> tuple[int, Array]:
 
 
 def weights_limiting_rows(tags: Tags, rows: int) -> Array:
-    """Return 1 for at most so many rows of every person, and 0 for its others and for rows that name nobody."""
-    # Which ones follows from the person's tag and the order of its own rows, never from other people's.
+    """Return 1 for at most so many rows of every person, and 0 for its others and for rows that
+    name nobody.
+    """
+    # Which ones follows from the person's tag and the order of its own rows, never from other
+    # people's.
     order = np.argsort(tags, kind="stable")
     ordered = tags[order]
     starts = _first_of_each(ordered)

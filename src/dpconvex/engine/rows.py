@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 RowIndices = npt.NDArray[np.int64]
 RawRows = npt.NDArray[Any]  # rows as they were given: of any real dtype
-#: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever can be added.
+#: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever
+#: can be added.
 Sums = tuple[Any, ...]
 #: The same while it is being added up.
 Partial = list[Any]
@@ -28,13 +29,16 @@ RowFunction = Callable[[Array, Array, Array], Sums]
 WeightedRowFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
-#: Where columns without bounds are clipped when rows are weighted, in units of the influence bound: if they are taken
-#: to be of order 1, and if their size is found privately.
-CLIP_LIMIT, RAW_CLIP_LIMIT = 10.0, 2.0**40
+#: Where columns without bounds are clipped when rows are weighted, in units of the influence bound:
+#: if they are taken to be of order 1, and if their size is found privately.
+CLIP_LIMIT = 10.0
+RAW_CLIP_LIMIT = 2.0**40
 
 
 class EngineError(RuntimeError):
-    """The rows cannot be summed to the end; the message says what happened, and nothing about the rows."""
+    """The rows cannot be summed to the end; the message says what happened, and nothing about
+    the rows.
+    """
 
 
 class ClusterLostError(EngineError):
@@ -46,8 +50,9 @@ class SourceChangedError(EngineError):
 
     def __init__(
         self,
-        message: str = "The data changed during the fit: a partition that was read again is not the one that was "
-        "checked first. Read from sources that stay as they are, and give the same numbers every time.",
+        message: str = "The data changed during the fit: a partition that was read again is not "
+        "the one that was checked first. Read from sources that stay as they are, "
+        "and give the same numbers every time.",
     ) -> None:
         super().__init__(message)
 
@@ -61,9 +66,10 @@ def is_partitioned(data: object) -> bool:
 class RowMap:
     """Map raw rows to bounded rows ``x~ = (1, x)`` with influence weights, from public facts.
 
-    ``x = (clip(raw, low, high) - shift) * scale``, then with ``U = row_norm``: ``influence="weight"`` keeps x and
-    weights the record's whole loss by ``w = min(1, U/||x||)``; ``influence="shorten"`` replaces x by
-    ``x * min(1, U/||x||)`` and has ``w = 1``. The constant column stands in front and does not count in ``||x||``.
+    ``x = (clip(raw, low, high) - shift) * scale``, then with ``U = row_norm``:
+    ``influence="weight"`` keeps x and weights the record's whole loss by ``w = min(1, U/||x||)``;
+    ``influence="shorten"`` replaces x by ``x * min(1, U/||x||)`` and has ``w = 1``. The constant
+    column stands in front and does not count in ``||x||``.
 
     Parameters
     ----------
@@ -113,7 +119,8 @@ class RowMap:
                 raise parameter_error(name, "RowMap", allowed, repr(getattr(self, name)))
         if (self.low is None) != (self.high is None):
             raise ValueError(
-                "The 'low' and 'high' parameters of RowMap must be given together. Got only one of them instead."
+                "The 'low' and 'high' parameters of RowMap must be given together. Got only one "
+                "of them instead."
             )
         object.__setattr__(self, "row_norm", float(self.row_norm))
         for name, default in (("low", None), ("high", None), ("shift", 0.0), ("scale", 1.0)):
@@ -126,24 +133,31 @@ class RowMap:
             finite = all(map(math.isfinite, (*self.low, *self.high)))
             if not finite or any(a > b for a, b in zip(self.low, self.high, strict=True)):
                 raise ValueError(
-                    "The bounds of RowMap must be finite with low <= high in every column. Got other bounds instead."
+                    "The bounds of RowMap must be finite with low <= high in every column. Got "
+                    "other bounds instead."
                 )
 
     @classmethod
     def from_bounds(
-        cls, n_features: int, feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None, row_norm: float | None = None,
+        cls,
+        n_features: int,
+        feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None,
+        row_norm: float | None = None,
         fit_intercept: bool = True,
-    ) -> RowMap:  # fmt: skip
+    ) -> RowMap:
         """Build the map of rows from public feature bounds.
 
-        A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the others are centred
-        to [-1, 1]; a column of width zero is mapped to 0. Long rows are weighted, and `row_norm` is
-        ``sqrt(n_features)`` by default. Without bounds nothing is clipped, long rows are shortened, and `row_norm` is 1
-        by default.
+        A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the
+        others are centred to [-1, 1]; a column of width zero is mapped to 0. Long rows are
+        weighted, and `row_norm` is ``sqrt(n_features)`` by default. Without bounds nothing is
+        clipped, long rows are shortened, and `row_norm` is 1 by default.
         """
         if feature_bounds is None:
             return cls(n_features, 1.0 if row_norm is None else row_norm, fit_intercept)
-        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features) for bound in feature_bounds)
+        low, high = (
+            np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features)
+            for bound in feature_bounds
+        )
         holds_zero = (low <= 0) & (high >= 0)
         shift = np.where(holds_zero, 0.0, low / 2 + high / 2)
         half_width = np.where(holds_zero, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
@@ -155,8 +169,8 @@ class RowMap:
     def weighted(self, clip_limit: float = CLIP_LIMIT) -> RowMap:
         """Return the map that weights rows where this one, for want of bounds, shortens them.
 
-        Columns are then clipped at a multiple of the influence bound, so that lengths stay finite; a row keeps its
-        direction and margin up to there.
+        Columns are then clipped at a multiple of the influence bound, so that lengths stay finite;
+        a row keeps its direction and margin up to there.
         """
         if self.low is not None:
             return self
@@ -173,23 +187,29 @@ class RowMap:
         """Public bound X of ``||x||`` after clipping and mapping (inf without bounds)."""
         if self.low is None or self.high is None:
             return math.inf
-        shift, scale = np.array(self.shift), np.array(self.scale)
+        shift = np.array(self.shift)
+        scale = np.array(self.scale)
         ends = np.abs((np.array([self.low, self.high]) - shift) * scale).max(axis=0)
         return math.sqrt(math.fsum(float(end) ** 2 for end in ends))
 
     @property
     def weighted_norm(self) -> float:
-        """Public bound of ``w ||x~||``: ``sqrt(1 + min(U, X)^2)``, without the 1 if no intercept."""
+        """Public bound of ``w ||x~||``: ``sqrt(1 + min(U, X)^2)``, without the 1 if no
+        intercept.
+        """
         return math.hypot(float(self.fit_intercept), min(self.row_norm, self.max_norm))
 
     @property
     def weighted_square(self) -> float:
-        """Public bound of a row's ``w ||x~||^2``, the factor between loss curvature and theta curvature.
+        """Public bound of a row's ``w ||x~||^2``, the factor between loss curvature and theta
+        curvature.
 
         With c = 1 (0 without intercept): ``max(c + U^2, c U/X + U X)`` for weighted rows with
         ``X >= U``, else ``c + min(U, X)^2``.
         """
-        constant, longest, bound = float(self.fit_intercept), self.max_norm, self.row_norm
+        constant = float(self.fit_intercept)
+        longest = self.max_norm
+        bound = self.row_norm
         inside = constant + min(bound, longest) ** 2
         if self.influence == "shorten" or longest <= bound:
             return inside
@@ -197,10 +217,11 @@ class RowMap:
 
     @property
     def diameter(self) -> float:
-        """Public bound on the distance of two mapped rows that are shortened, the constant column apart.
+        """Public bound on the distance of two mapped rows that are shortened, the constant column
+        apart.
 
-        Of opposite corners of the box of the bounds, or twice the norm bound. Mapped columns contain 0, so a shortened
-        row stays in the box.
+        Of opposite corners of the box of the bounds, or twice the norm bound. Mapped columns
+        contain 0, so a shortened row stays in the box.
         """
         if self.low is None or self.high is None:
             return 2 * self.row_norm
@@ -209,12 +230,16 @@ class RowMap:
 
     @property
     def public_facts(self) -> dict[str, float]:
-        """What a certificate must say about mapped rows: their influence bound and their largest norm."""
+        """What a certificate must say about mapped rows: their influence bound and their largest
+        norm.
+        """
         influence = min(self.row_norm, self.max_norm)
         return {
-            "n_features": self.n_features, "fit_intercept": bool(self.fit_intercept), "row_norm": influence,
+            "n_features": self.n_features,
+            "fit_intercept": bool(self.fit_intercept),
+            "row_norm": influence,
             "max_norm": influence if self.influence == "shorten" else self.max_norm,
-        }  # fmt: skip
+        }
 
     def to_user_units(
         self, theta: npt.ArrayLike, target_shift: float = 0.0, target_scale: float = 1.0
@@ -228,24 +253,32 @@ class RowMap:
         lead = int(self.fit_intercept)
         slopes = theta[lead:] * np.array(self.scale)
         constant = theta[0] if lead else 0.0
-        return slopes / target_scale, float((constant - slopes @ np.array(self.shift)) / target_scale + target_shift)
+        return slopes / target_scale, float(
+            (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+        }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
-        values: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        values: Any = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
         return cls(**values)
 
 
 class Rows(Protocol):
     """Sums over mapped rows, and parts of the rows, as every engine offers them.
 
-    A row has influence weights ``w``, which the row map gives or a fit replaces, and row weights ``v``, what it counts
-    for: 1, or less where rows are weighted or several are of one person.
+    A row has influence weights ``w``, which the row map gives or a fit replaces, and row weights
+    ``v``, what it counts for: 1, or less where rows are weighted or several are of one person.
     """
 
     n_rows: int
@@ -309,8 +342,11 @@ class Rows(Protocol):
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over targets, given weights and row weights."""
 
-    def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
-        """Return a function of a point: the row weights of rows whose number ``function(y, w)`` is below it.
+    def counter(
+        self, function: Callable[[Array, Array], Array], level: float = 0.0
+    ) -> Callable[[float], float]:
+        """Return a function of a point: the row weights of rows whose number ``function(y, w)`` is
+        below it.
 
         Less ``level`` times all row weights.
         """

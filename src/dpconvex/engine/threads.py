@@ -43,9 +43,14 @@ def _begin_worker() -> None:
             library.set_num_threads(1)
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
-    """Return ``function(item)`` of each, in their order, computed by so many workers if that is of use."""
-    # A worker does it alone: if all workers waited for what others of them are to do, nobody would do it.
+def in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int
+) -> Iterator[Result]:
+    """Return ``function(item)`` of each, in their order, computed by so many workers if that is
+    of use.
+    """
+    # A worker does it alone: if all workers waited for what others of them are to do, nobody would
+    # do it.
     if threads <= 1 or len(items) == 1 or _local.is_worker:
         return map(function, items)
     return _worker_pool(threads).map(function, items)
@@ -55,13 +60,16 @@ _WORTH_THREADS = 1 << 22  # numbers
 
 
 def finite_by_threads(array: object) -> bool:
-    """Return whether a large array of floats has a finite sum, and so neither NaN nor infinities; blocks in threads."""
+    """Return whether a large array of floats has a finite sum, and so neither NaN nor
+    infinities; blocks in threads.
+    """
     # False says nothing: small arrays and others are left to checks of single values.
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
         return False
     if array.size < _WORTH_THREADS or not (array.flags.c_contiguous or array.flags.f_contiguous):
         return False
-    flat, threads = array.ravel(order="K"), available_cores()
+    flat = array.ravel(order="K")
+    threads = available_cores()
     edges = np.linspace(0, flat.size, 8 * threads + 1).astype(np.int64)
 
     def total(block: int) -> float:
@@ -72,8 +80,11 @@ def finite_by_threads(array: object) -> bool:
 
 
 def thread_scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
-    """Return an array that this thread may overwrite until it asks again; its content is undefined."""
-    # New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
+    """Return an array that this thread may overwrite until it asks again; its content is
+    undefined.
+    """
+    # New arrays of a block's size would each cost more than a pass over them: the system clears
+    # their memory.
     size = rows * columns
     buffer = _local.buffer
     if not size <= buffer.size <= 4 * size:
@@ -83,7 +94,9 @@ def thread_scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
 
 @contextmanager
 def borrow_thread_array(size: int) -> Iterator[npt.NDArray[np.float64]]:
-    """Lend an array of so many numbers, which nobody else has until it is given back; its content is undefined."""
+    """Lend an array of so many numbers, which nobody else has until it is given back; its
+    content is undefined.
+    """
     # It then serves whoever asks next in this thread, for the same reason as thread_scratch.
     free: list[npt.NDArray[np.float64]] = _local.__dict__.setdefault("free", [])
     buffer = free.pop() if free else np.empty(size)
@@ -104,8 +117,8 @@ def _blas_controller() -> Any:
 
 
 def _take_blas_thread_control() -> None:
-    # threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared, and silently
-    # ignores all others, even when the first is done.
+    # threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared,
+    # and silently ignores all others, even when the first is done.
     for library in _blas_controller().lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
@@ -117,12 +130,16 @@ _limiter: Any = None
 
 
 def _restart_threads_after_fork() -> None:
-    """Let a forked process begin anew: threads of its parent do not go on there, nor give back what they hold."""
+    """Let a forked process begin anew: threads of its parent do not go on there, nor give back
+    what they hold.
+    """
     global _lock, _depth, _limiter
     _worker_pool.cache_clear()
     _local.__dict__.clear()
-    _lock, _depth = threading.Lock(), 0
-    limiter, _limiter = _limiter, None
+    _lock = threading.Lock()
+    _depth = 0
+    limiter = _limiter
+    _limiter = None
     if limiter is not None:
         _take_blas_thread_control()
         limiter.restore_original_limits()
@@ -136,7 +153,8 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread: blocks are small, and the workers already fill the cores."""
-    # Entries are counted, so nested and concurrent use restores the caller's setting once, at the end of the last one.
+    # Entries are counted, so nested and concurrent use restores the caller's setting once, at the
+    # end of the last one.
     global _depth, _limiter
     with _lock:
         if _depth == 0:

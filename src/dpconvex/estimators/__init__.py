@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from dpconvex.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression, DPOrdinalRegression
+    from dpconvex.estimators.classification import (
+        DPLinearSVC,
+        DPLogisticRegression,
+        DPOrdinalRegression,
+    )
     from dpconvex.estimators.linear import DPLinearRegression
     from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
     from dpconvex.estimators.ranking import DPAUCClassifier, DPTopRankClassifier
@@ -20,16 +24,25 @@ if TYPE_CHECKING:
     from dpconvex.estimators.tweedie import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
     from dpconvex.models.model_file import ModelFileError, load_model, save_model
 else:
-    _TILTED_AND_ROBUST = ("RobustClassifier", "RobustRegressor", "TiltedClassifier", "TiltedRegressor")
+    _TILTED_AND_ROBUST = (
+        "RobustClassifier",
+        "RobustRegressor",
+        "TiltedClassifier",
+        "TiltedRegressor",
+    )
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            **dict.fromkeys(("DPLinearSVC", "DPLogisticRegression", "DPOrdinalRegression"), "classification"),
+            **dict.fromkeys(
+                ("DPLinearSVC", "DPLogisticRegression", "DPOrdinalRegression"), "classification"
+            ),
             **dict.fromkeys(("DPNewsvendor", "DPQuantileRegressor"), "quantile_and_newsvendor"),
             **dict.fromkeys(("DPAUCClassifier", "DPTopRankClassifier"), "ranking"),
             **dict.fromkeys(("DPBowl", "DPL1Link", "DPMedian", "DPPiecewiseLinear"), "structured"),
             **dict.fromkeys((f"DP{name}" for name in _TILTED_AND_ROBUST), "tilted_and_robust"),
-            **dict.fromkeys(("DPGammaRegressor", "DPPoissonRegressor", "DPTweedieRegressor"), "tweedie"),
+            **dict.fromkeys(
+                ("DPGammaRegressor", "DPPoissonRegressor", "DPTweedieRegressor"), "tweedie"
+            ),
             **dict.fromkeys(("ModelFileError", "load_model", "save_model"), ".models.model_file"),
             "DPDiscreteHazard": "survival",
             "DPLinearRegression": "linear",
@@ -37,8 +50,27 @@ else:
     )
 
 __all__ = [
-    "DPAUCClassifier", "DPBowl", "DPDiscreteHazard", "DPGammaRegressor", "DPL1Link", "DPLinearRegression",
-    "DPLinearSVC", "DPLogisticRegression", "DPMedian", "DPNewsvendor", "DPOrdinalRegression", "DPPiecewiseLinear",
-    "DPPoissonRegressor", "DPQuantileRegressor", "DPRobustClassifier", "DPRobustRegressor", "DPTiltedClassifier",
-    "DPTiltedRegressor", "DPTopRankClassifier", "DPTweedieRegressor", "ModelFileError", "load_model", "save_model",
-]  # fmt: skip
+    "DPAUCClassifier",
+    "DPBowl",
+    "DPDiscreteHazard",
+    "DPGammaRegressor",
+    "DPL1Link",
+    "DPLinearRegression",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "DPMedian",
+    "DPNewsvendor",
+    "DPOrdinalRegression",
+    "DPPiecewiseLinear",
+    "DPPoissonRegressor",
+    "DPQuantileRegressor",
+    "DPRobustClassifier",
+    "DPRobustRegressor",
+    "DPTiltedClassifier",
+    "DPTiltedRegressor",
+    "DPTopRankClassifier",
+    "DPTweedieRegressor",
+    "ModelFileError",
+    "load_model",
+    "save_model",
+]

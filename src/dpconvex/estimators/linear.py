@@ -1,4 +1,6 @@
-"""Linear models: bounded rows, coefficients in the user's units, confidence intervals, and least squares."""
+"""Linear models: bounded rows, coefficients in the user's units, confidence intervals, and least
+squares.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, St
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
-from dpconvex.inputs.settings import Fitted, check_optional_positive, least_rows, resolve_bounds_setting
+from dpconvex.inputs.settings import (
+    Fitted,
+    check_optional_positive,
+    least_rows,
+    resolve_bounds_setting,
+)
 from dpconvex.inputs.training_data import map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, SeveralMarginLoss, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolve_mechanism
@@ -52,27 +59,32 @@ class PrivateLinearModel(PrivateModel):
     Parameters
     ----------
     feature_bounds : pair (low, high) or dict of str to (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped. A dictionary names all
-        columns of a dataframe, which may have them in any order. Columns whose bounds contain 0 are divided by
-        ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them the mechanism ``"gradient"`` finds the
-        columns' sizes privately, and others take them to hold numbers from about -1 to 1.
+        Public bounds of the columns, scalars or one value per column; values beyond are clipped. A
+        dictionary names all columns of a dataframe, which may have them in any order. Columns whose
+        bounds contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1].
+        Without them the mechanism ``"gradient"`` finds the columns' sizes privately, and others
+        take them to hold numbers from about -1 to 1.
     row_norm : float, optional
-        Length of a mapped row beyond which its weight is ``row_norm / length``; ``sqrt(n_features)`` by default, 1
-        without feature bounds. It has no effect on the default fit: 'gradient' bounds rows by released quantiles of
-        their lengths, and only where ``feature_bounds`` are missing clips columns at ``2^40 row_norm``.
+        Length of a mapped row beyond which its weight is ``row_norm / length``;
+        ``sqrt(n_features)`` by default, 1 without feature bounds. It has no effect on the default
+        fit: 'gradient' bounds rows by released quantiles of their lengths, and only where
+        ``feature_bounds`` are missing clips columns at ``2^40 row_norm``.
     fit_intercept : bool, default=True
         Whether to fit a (penalised) intercept.
     rows_per_person : int, default=1
-        A public promise that nobody has more rows: what is guaranteed is guaranteed to a person with all of them. With
-        ``groups`` and ``person_weight="rows"`` the number of rows of a person that are used, at most.
+        A public promise that nobody has more rows: what is guaranteed is guaranteed to a person
+        with all of them. With ``groups`` and ``person_weight="rows"`` the number of rows of a
+        person that are used, at most.
     person_weight : {"equal", "rows"}
-        Weight of people whose rows share an identifier in ``groups``: "equal" gives every person a weight of 1, shared
-        by all rows; "rows" gives a weight of 1 to each of at most ``rows_per_person`` rows.
+        Weight of people whose rows share an identifier in ``groups``: "equal" gives every person a
+        weight of 1, shared by all rows; "rows" gives a weight of 1 to each of at most
+        ``rows_per_person`` rows.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,)
-        Coefficients in the user's units. Several levels or products, and classifiers, have a row for each problem.
+        Coefficients in the user's units. Several levels or products, and classifiers, have a row
+        for each problem.
     intercept_ : float or array
         Intercepts in the user's units, one for each row of ``coef_``.
     """
@@ -90,11 +102,18 @@ class PrivateLinearModel(PrivateModel):
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise parameter_error("fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError)
+            raise parameter_error(
+                "fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError
+            )
         facts = super()._public_facts(privacy_unit, n_features)
-        features = resolve_bounds_setting("feature_bounds", self.feature_bounds, int(n_features), owner)
+        features = resolve_bounds_setting(
+            "feature_bounds", self.feature_bounds, int(n_features), owner
+        )
         row_norm = check_optional_positive("row_norm", self.row_norm, owner)
-        parameters, low, high, stated = facts.parameters, -1.0, 1.0, None
+        parameters = facts.parameters
+        low = -1.0
+        high = 1.0
+        stated = None
         if hasattr(self, "target_bounds"):  # a regression
             target = resolve_bounds_setting("target_bounds", self.target_bounds, None, owner)
             low, high = (low, high) if target is None else (float(target[0]), float(target[1]))
@@ -103,63 +122,96 @@ class PrivateLinearModel(PrivateModel):
             sides = features[0].tolist(), features[1].tolist()
             stated = [side[0] if len(set(side)) == 1 else side for side in sides]
         return replace(
-            facts, parameters={"feature_bounds": stated, **parameters},
-            row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
-            target_shift=(low + high) / 2, target_scale=2 / (high - low),
-        )  # fmt: skip
+            facts,
+            parameters={"feature_bounds": stated, **parameters},
+            row_map=RowMap.from_bounds(
+                int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
+            ),
+            target_shift=(low + high) / 2,
+            target_scale=2 / (high - low),
+        )
 
     def _common_descent_plan(
-        self, privacy_unit: PersonUnit, n_features: int, loss: SeveralMarginLoss, margins: str, parameters: Facts
+        self,
+        privacy_unit: PersonUnit,
+        n_features: int,
+        loss: SeveralMarginLoss,
+        margins: str,
+        parameters: Facts,
     ) -> MechanismPlan:
         owner = type(self).__name__
-        named = "gradient" if isinstance(self.mechanism, str) and self.mechanism == "auto" else self.mechanism
+        named = (
+            "gradient"
+            if isinstance(self.mechanism, str) and self.mechanism == "auto"
+            else self.mechanism
+        )
         mechanism = resolve_mechanism(named, owner)
-        if not isinstance(mechanism, NoisyGradientDescent) or mechanism.plain or self.fit_intercept is False:
+        if (
+            not isinstance(mechanism, NoisyGradientDescent)
+            or mechanism.plain
+            or self.fit_intercept is False
+        ):
             raise ValueError(
-                f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: {margins} share coefficients, "
-                "which no other proof here covers. Leave both out."
+                f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: {margins} "
+                "share coefficients, which no other proof here covers. Leave both out."
             )
         facts = self._public_facts(privacy_unit, n_features)
-        bounds = facts.linear_bounds(loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0)
+        bounds = facts.linear_bounds(
+            loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0
+        )
         bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
-        return self._certified_plan(facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters})
+        return self._certified_plan(
+            facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters}
+        )
 
     def certify(
         self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
     ) -> Certificate:
-        """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after a fit of this shape.
+        """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after
+        a fit of this shape.
 
         Parameters
         ----------
         n_samples, n_features : int
-            Shape of the data, with people for rows with ``groups=True``, and ``nominal_samples`` for the number of rows
-            under add-or-remove-one.
+            Shape of the data, with people for rows with ``groups=True``, and ``nominal_samples``
+            for the number of rows under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
         """
-        return self._plan(PersonUnit.of(self, n_samples, groups, sample_weight), n_features).certificate
+        return self._plan(
+            PersonUnit.of(self, n_samples, groups, sample_weight), n_features
+        ).certificate
 
-    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
+    def fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
         """Fit the linear model privately.
 
         Parameters
         ----------
-        X, y : array, sparse matrix or dataframe of shape (n_samples, n_features), array of shape (n_samples,)
-            Rows, clipped to ``feature_bounds`` and bounded in influence, and targets. Dask collections, with the same
-            partitions, are read partition by partition and need not fit into memory.
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Rows, clipped to ``feature_bounds`` and bounded in influence, and targets. Dask
+            collections, with the same partitions, are read partition by partition and need not fit
+            into memory.
         sample_weight : array of shape (n_samples,), optional
-            Between 0 and 1: what each record counts for. A weight is part of its record, as private as the rest of it.
+            Between 0 and 1: what each record counts for. A weight is part of its record, as private
+            as the rest of it.
         groups : array of shape (n_samples,), optional
-            Identifiers of people, numbers or text. What is promised is then promised to a person with all its rows,
-            whose weight ``person_weight`` says. Nothing of them is kept; their number is public under replace-one.
+            Identifiers of people, numbers or text. What is promised is then promised to a person
+            with all its rows, whose weight ``person_weight`` says. Nothing of them is kept; their
+            number is public under replace-one.
         """
         return self._fit(X, y, sample_weight, groups)
 
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective | list[Rows]]:
-        owner, certificate = type(self).__name__, plan.certificate
-        factors = None if getattr(self, "class_weight", None) is None else self._class_weights(targets)
+        owner = type(self).__name__
+        certificate = plan.certificate
+        factors = (
+            None if getattr(self, "class_weight", None) is None else self._class_weights(targets)
+        )
         if weights is not None or factors is not None:
             weights = round_row_weights(weights, certificate.bounds, factors)
         rows = [map_training_rows(X, target, plan, owner, weights) for target in targets]
@@ -176,7 +228,11 @@ class PrivateLinearModel(PrivateModel):
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        clean = PartitionTargets(partition_numbers) if setting_checks.invalid_rows_setting(self) else None
+        clean = (
+            PartitionTargets(partition_numbers)
+            if setting_checks.invalid_rows_setting(self)
+            else None
+        )
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [y], X.shape
 
@@ -185,7 +241,8 @@ class PrivateLinearModel(PrivateModel):
         found = list(np.atleast_2d(coefficients[0])) if several else coefficients
         self.coef_, self.intercept_ = self._in_user_units(found, plan)
         if isinstance(self, RegressorMixin) and not several and len(found) == 1:
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+            self.coef_ = self.coef_[0]
+            self.intercept_ = float(self.intercept_[0])
         for released in self.released_.get("problems", [self.released_]) if self.inference else ():
             covariance = released.pop("covariance", None)
             if covariance is None:
@@ -199,23 +256,31 @@ class PrivateLinearModel(PrivateModel):
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
         assert plan.row_map is not None
-        coef, intercept = [], []
+        coef = []
+        intercept = []
         for theta in coefficients:
-            slopes, constant = plan.row_map.to_user_units(theta, plan.target_shift, plan.target_scale)
+            slopes, constant = plan.row_map.to_user_units(
+                theta, plan.target_shift, plan.target_scale
+            )
             coef.append(slopes)
             intercept.append(constant)
         return np.array(coef), np.array(intercept)
 
-    def plot_effects(self, schema: object = None, level: float = 0.95, axes: Sequence[Axes] | None = None) -> Any:
-        """Draw how the linear model's value differs along each column of the table; needs matplotlib.
+    def plot_effects(
+        self, schema: object = None, level: float = 0.95, axes: Sequence[Axes] | None = None
+    ) -> Any:
+        """Draw how the linear model's value differs along each column of the table; needs
+        matplotlib.
 
-        Curves of numbers, with all their knots and transforms together, and dots of categories, compared with the level
-        of reference or with the mean of all; intervals of this level where the fit had ``inference=True``.
+        Curves of numbers, with all their knots and transforms together, and dots of categories,
+        compared with the level of reference or with the mean of all; intervals of this level where
+        the fit had ``inference=True``.
 
         Parameters
         ----------
         schema : PublicTable, Schema, mapping or path, optional
-            That of the fit, ``pipeline[-1].plot_effects(pipeline[0])``; a loaded model carries its own.
+            That of the fit, ``pipeline[-1].plot_effects(pipeline[0])``; a loaded model carries its
+            own.
         level : float, default=0.95
             Of the pointwise intervals.
         axes : sequence of matplotlib axes, optional
@@ -238,20 +303,23 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     Parameters
     ----------
     target_bounds : pair (low, high), optional
-        Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds the
-        scale privately; for others targets should be of order 1.
+        Public range of the target; sets the scale, clips nothing. Without it the mechanism
+        ``"gradient"`` finds the scale privately; for others targets should be of order 1.
 
     Notes
     -----
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all parameters.
-    Everything that ends with an underscore is covered by the guarantee and may be published.
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column
+    names, all parameters. Everything that ends with an underscore is covered by the guarantee and
+    may be published.
     """
 
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predictions for rows, used without clipping, in the target's units and of shape (n_samples,)."""
+        """Return predictions for rows, used without clipping, in the target's units and of shape
+        (n_samples,).
+        """
         return self._linear(X)
 
     def __sklearn_tags__(self) -> Tags:
@@ -260,25 +328,32 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return tags
 
 
-def linear_predictions(X: np.ndarray, coef: Array, intercept: float | Array = 0.0) -> NDArray[np.float64]:
+def linear_predictions(
+    X: np.ndarray, coef: Array, intercept: float | Array = 0.0
+) -> NDArray[np.float64]:
     """Return ``X @ coef + intercept``, clipped to the largest numbers of float64.
 
-    Products that overflow are computed in other units: infinities of both signs would add up to NaN.
+    Products that overflow are computed in other units: infinities of both signs would add up to
+    NaN.
     """
     with np.errstate(all="ignore"):
         found = np.asarray(_linear_row_products(X, coef) + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = _linear_row_products(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
+            scaled = (
+                _linear_row_products(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
+            )
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
 
 
 def _linear_row_products(X: np.ndarray, coef: Array) -> Array:
-    """Return ``X @ coef``, each row by itself: BLAS rounds a row differently when there is one more or less.
+    """Return ``X @ coef``, each row by itself: BLAS rounds a row differently when there is one more
+    or less.
 
-    A score under add-or-remove-one compares predictions with targets; one more row must not change any other.
+    A score under add-or-remove-one compares predictions with targets; one more row must not change
+    any other.
     """
     if X.ndim != 2 or not isinstance(X, np.ndarray):
         return np.asarray(X @ coef)
@@ -299,11 +374,13 @@ def linear_shrinkage_facts(released: Facts) -> list[tuple[str, str]]:
     return [("columns", f"coefficients are shrunk to {share:.0%}: the rest could be noise")]
 
 
-# Records per coefficient that noise must leave for intervals, n mu / (columns and intercept), by the kind of the loss:
-# the curvature of squares is known up to the limits of residuals.
+# Records per coefficient that noise must leave for intervals, n mu / (columns and intercept), by
+# the kind of the loss: the curvature of squares is known up to the limits of residuals.
 _INTERVAL_RECORDS = {"squares": 50.0, "margin": 100.0, "quantile": 100.0, "rate": 100.0}
 _FARTHEST_LEVEL = 0.05  # beyond this quantile level, intervals held 90 % in place of 95 %
-_RARE_VARIANCE = 0.09  # below this q (1 - q) a level q needs more records: fewer residuals tell the density
+_RARE_VARIANCE = (
+    0.09  # below this q (1 - q) a level q needs more records: fewer residuals tell the density
+)
 
 
 @with_parameters
@@ -313,13 +390,14 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     Parameters
     ----------
     inference : bool, default=False
-        Whether to pay for what :meth:`confidence_interval` and :meth:`coefficient_table` need, about a fifth of the
-        budget. Nothing is then shrunk or calibrated, and data too few for intervals are refused before anything is
-        charged.
+        Whether to pay for what :meth:`confidence_interval` and :meth:`coefficient_table` need,
+        about a fifth of the budget. Nothing is then shrunk or calibrated, and data too few for
+        intervals are refused before anything is charged.
     smooth : sequence of (first, number, strength), optional
-        Curves whose second differences are penalised: so many columns from the first on are hat functions of
-        neighbouring knots (:class:`~dpconvex.preprocessing.PublicTable` has them as ``smooth``). The penalty is
-        ``(strength/2) sum (theta_j - 2 theta_j+1 + theta_j+2)^2`` of mapped coefficients; for 'gradient' alone.
+        Curves whose second differences are penalised: so many columns from the first on are hat
+        functions of neighbouring knots (:class:`~dpconvex.preprocessing.PublicTable` has them as
+        ``smooth``). The penalty is ``(strength/2) sum (theta_j - 2 theta_j+1 + theta_j+2)^2`` of
+        mapped coefficients; for 'gradient' alone.
     """
 
     _: KW_ONLY
@@ -327,22 +405,28 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     smooth: Sequence[tuple[int, int, float]] | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        stated, smooth = certificate.parameters, None if self.smooth is None else list(map(list, self.smooth))
+        stated = certificate.parameters
+        smooth = None if self.smooth is None else list(map(list, self.smooth))
         return {
-            **super()._stated(certificate, facts), "inference": (stated.get("inference", False), self.inference),
+            **super()._stated(certificate, facts),
+            "inference": (stated.get("inference", False), self.inference),
             "smooth": (stated.get("gradient", {}).get("smooth"), smooth),
-        }  # fmt: skip
+        }
 
     def _interval_plan(
-        self, facts: PublicModelFacts, loss: Logistic | Pinball | Tweedie, own: Facts,
+        self,
+        facts: PublicModelFacts,
+        loss: Logistic | Pinball | Tweedie,
+        own: Facts,
         levels: tuple[float, ...] = (0.5,),
-    ) -> MechanismPlan:  # fmt: skip
+    ) -> MechanismPlan:
         for level in levels:
             if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
                 raise ValueError(
-                    f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST_LEVEL:g} and "
-                    f"{1 - _FARTHEST_LEVEL:g} with inference=True: beyond, too few residuals tell how precise the "
-                    f"estimate is. Got {level:g} instead."
+                    f"The 'quantile' parameter of {type(self).__name__} must lie between "
+                    f"{_FARTHEST_LEVEL:g} and {1 - _FARTHEST_LEVEL:g} with inference=True: "
+                    f"beyond, too few residuals tell how precise the estimate is. Got {level:g} "
+                    "instead."
                 )
         rare = max(1.0, *(_RARE_VARIANCE / (level * (1 - level)) for level in levels)) ** 2
         self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", len(levels)), rare)
@@ -350,12 +434,19 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             allowed = "'auto' with inference=True, which has one of its own"
             raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
         several = levels if len(levels) > 1 else ()
-        return self._descent_plan(facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several)
+        return self._descent_plan(
+            facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several
+        )
 
     def _descent_plan(
-        self, facts: PublicModelFacts, mechanism: NoisyGradientDescent, loss: Logistic | Pinball | Squared | Tweedie,
-        alpha: float, parameters: Facts, levels: tuple[float, ...] = (),
-    ) -> MechanismPlan:  # fmt: skip
+        self,
+        facts: PublicModelFacts,
+        mechanism: NoisyGradientDescent,
+        loss: Logistic | Pinball | Squared | Tweedie,
+        alpha: float,
+        parameters: Facts,
+        levels: tuple[float, ...] = (),
+    ) -> MechanismPlan:
         bounds = facts.linear_bounds(loss, self.neighbors, alpha)
         bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
         settings = mechanism.settings(levels=levels)
@@ -363,22 +454,31 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             settings["raw_target"] = True
         return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
 
-    def _check_inference(self, facts: PublicModelFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
-        """Raise where a linear fit has no intervals: by public facts alone, before anything is charged."""
+    def _check_inference(
+        self, facts: PublicModelFacts, kind: str, problems: int = 1, rare: float = 1.0
+    ) -> None:
+        """Raise where a linear fit has no intervals: by public facts alone, before anything is
+        charged.
+        """
         owner = type(self).__name__
         if self.inference is not True:
-            raise parameter_error("inference", owner, "True or False", repr(self.inference), kind=TypeError)
+            raise parameter_error(
+                "inference", owner, "True or False", repr(self.inference), kind=TypeError
+            )
         for name in ("alpha", "coef_bound", "bandwidth"):
             if getattr(self, name, None) is not None:
                 allowed = "None with inference=True: intervals are about coefficients without it"
                 raise parameter_error(name, owner, allowed, repr(getattr(self, name)))
         if isinstance(facts.guarantee, PureDP):
             raise ValueError(
-                f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, whose noise it is planned "
-                "with. Give delta or mu, or leave it at False."
+                f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, "
+                "whose noise it is planned with. Give delta or mu, or leave it at False."
             )
-        # The certificate of a fit would be true with fewer records, but its intervals would be too short.
-        mu, size, n = facts.guarantee.as_gaussian().mu / math.sqrt(problems), facts.row_map.dim, facts.n_samples
+        # The certificate of a fit would be true with fewer records, but its intervals would be too
+        # short.
+        mu = facts.guarantee.as_gaussian().mu / math.sqrt(problems)
+        size = facts.row_map.dim
+        n = facts.n_samples
         needed = _INTERVAL_RECORDS[kind] * rare * size
         if n * mu >= needed:
             return
@@ -388,37 +488,46 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             delta = facts.guarantee.delta(math.inf)
             budget = f"an epsilon of {wanted.epsilon(delta):.3g} with a delta of {delta:.3g}"
         raise ValueError(
-            f"Intervals are not available: {n:,} rows and this budget leave too few records for {size} coefficients, "
-            f"and nothing was charged. About {math.ceil(needed / mu):,} rows would do, or {budget}."
+            f"Intervals are not available: {n:,} rows and this budget leave too few records for "
+            f"{size} coefficients, and nothing was charged. About {math.ceil(needed / mu):,} rows "
+            f"would do, or {budget}."
         )
 
     def confidence_interval(self, level: float = 0.95) -> Array:
-        """Return confidence intervals of the linear coefficients, for sampling and privacy noise together.
+        """Return confidence intervals of the linear coefficients, for sampling and privacy noise
+        together.
 
-        They cover the minimiser of the population's loss. Rows longer than a released length have a smaller weight, and
-        least squares limits residuals (``released_["residual_limit"]``, in mapped units): if the probability is
-        logistic or the quantile is linear for every row, or the errors of least squares are symmetric, neither changes
-        it. Where the tails of the residuals differ, intervals of least squares are wider by what limits may cut off.
-        A column that noise hides, with an interval of 95 % wider than the range of the target over that of the column,
-        has an interval that holds all such effects: its standard error is not known. With ``groups`` and weights they
-        are about people: those of a person may depend on each other in any way.
+        They cover the minimiser of the population's loss. Rows longer than a released length have a
+        smaller weight, and least squares limits residuals (``released_["residual_limit"]``, in
+        mapped units): if the probability is logistic or the quantile is linear for every row, or
+        the errors of least squares are symmetric, neither changes it. Where the tails of the
+        residuals differ, intervals of least squares are wider by what limits may cut off. A column
+        that noise hides, with an interval of 95 % wider than the range of the target over that of
+        the column, has an interval that holds all such effects: its standard error is not known.
+        With ``groups`` and weights they are about people: those of a person may depend on each
+        other in any way.
 
         Parameters
         ----------
         level : float, default=0.95
-            Probability that an interval holds its coefficient, over the draw of records and noise, for large n.
+            Probability that an interval holds its coefficient, over the draw of records and noise,
+            for large n.
 
         Returns
         -------
-        array of the shape of ``coef_`` with a last axis of (low, high), in the user's units; that of the intercept is
-        in :meth:`coefficient_table`
+        array of the shape of ``coef_`` with a last axis of (low, high), in the user's units; that
+        of the intercept is in :meth:`coefficient_table`
         """
         estimates, errors = self._estimates_and_errors("confidence_interval")
-        margin = float(norm.ppf((1 + check_share("level", type(self).__name__, level)) / 2)) * errors[..., :-1]
+        margin = (
+            float(norm.ppf((1 + check_share("level", type(self).__name__, level)) / 2))
+            * errors[..., :-1]
+        )
         return np.stack([estimates[..., :-1] - margin, estimates[..., :-1] + margin], axis=-1)
 
     def coefficient_table(self, level: float = 0.95) -> DataFrame | dict[str, list[Any]]:
-        """Return linear coefficients and intercept with standard errors, z values, p-values and confidence intervals.
+        """Return linear coefficients and intercept with standard errors, z values, p-values and
+        confidence intervals.
 
         Parameters
         ----------
@@ -428,9 +537,10 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         Returns
         -------
         pandas.DataFrame, or a dict of its columns where pandas is not installed
-            A row for the intercept and one for each column, in the user's units: ``term``, ``coef``, ``std_err``,
-            ``z = coef / std_err``, ``p_value`` of a coefficient of 0, ``low`` and ``high``; of several levels or
-            classes, which ``problem`` it is about comes first. Standard errors contain the noise of privacy.
+            A row for the intercept and one for each column, in the user's units: ``term``,
+            ``coef``, ``std_err``, ``z = coef / std_err``, ``p_value`` of a coefficient of 0,
+            ``low`` and ``high``; of several levels or classes, which ``problem`` it is about comes
+            first. Standard errors contain the noise of privacy.
 
         Notes
         -----
@@ -441,9 +551,14 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         >>> import numpy as np
         >>> from dpconvex import DPLinearRegression
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(0, 1, (20_000, 1)); y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
+        >>> X = rng.uniform(0, 1, (20_000, 1))
+        ... y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
         >>> facts = {"feature_bounds": (0, 1), "target_bounds": (0, 10), "random_state": 0}
-        >>> table = DPLinearRegression(epsilon=1.0, inference=True, **facts).fit(X, y).coefficient_table()
+        >>> table = (
+        ...     DPLinearRegression(epsilon=1.0, inference=True, **facts)
+        ...     .fit(X, y)
+        ...     .coefficient_table()
+        ... )
         >>> list(table)
         ['term', 'coef', 'std_err', 'z', 'p_value', 'low', 'high']
         """
@@ -455,11 +570,18 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return DataFrame(table)
 
     def _coefficient_columns(self, level: float) -> dict[str, list[Any]]:
-        from dpconvex.reports.coefficients_and_forecasts import coefficient_problem_names, feature_names
+        from dpconvex.reports.coefficients_and_forecasts import (
+            coefficient_problem_names,
+            feature_names,
+        )
 
         estimates, errors = self._estimates_and_errors("coefficient_table")
         quantile = float(norm.ppf((1 + check_share("level", type(self).__name__, level)) / 2))
-        order = np.r_[-1, : np.shape(self.coef_)[-1]] if self.fit_intercept else np.arange(np.shape(self.coef_)[-1])
+        order = (
+            np.r_[-1, : np.shape(self.coef_)[-1]]
+            if self.fit_intercept
+            else np.arange(np.shape(self.coef_)[-1])
+        )
         coef, spread = (np.atleast_2d(each)[:, order] for each in (estimates, errors))
         with np.errstate(divide="ignore", invalid="ignore"):
             z = coef / spread
@@ -469,17 +591,31 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             names = coefficient_problem_names(cast(Fitted, self))
             table["problem"] = [name for name in names for _ in terms]
         numbers = {
-            "coef": coef, "std_err": spread, "z": z, "p_value": 2 * norm.sf(np.abs(z)),
-            "low": coef - quantile * spread, "high": coef + quantile * spread,
-        }  # fmt: skip
-        return table | {"term": terms * len(coef)} | {name: each.ravel().tolist() for name, each in numbers.items()}
+            "coef": coef,
+            "std_err": spread,
+            "z": z,
+            "p_value": 2 * norm.sf(np.abs(z)),
+            "low": coef - quantile * spread,
+            "high": coef + quantile * spread,
+        }
+        return (
+            table
+            | {"term": terms * len(coef)}
+            | {name: each.ravel().tolist() for name, each in numbers.items()}
+        )
 
     def _estimates_and_errors(self, method: str) -> tuple[Array, Array]:
         check_is_fitted(self)
-        owner, errors = type(self).__name__, linear_coefficient_std(self)
+        owner = type(self).__name__
+        errors = linear_coefficient_std(self)
         if errors is None:
-            raise ValueError(f"{owner}.{method} needs what a fit with inference=True pays for. Got a fit without it.")
-        errors[..., :-1] = np.maximum(errors[..., :-1], hidden_column_errors(cast(Fitted, self), errors[..., :-1]))
+            raise ValueError(
+                f"{owner}.{method} needs what a fit with inference=True pays for. Got a fit "
+                "without it."
+            )
+        errors[..., :-1] = np.maximum(
+            errors[..., :-1], hidden_column_errors(cast(Fitted, self), errors[..., :-1])
+        )
         return np.concatenate([self.coef_, np.asarray(self.intercept_)[..., None]], axis=-1), errors
 
     def _interval_note(self) -> str | None:
@@ -490,25 +626,35 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         if errors is None:
             return None
         hidden = np.atleast_2d(hidden_column_errors(cast(Fitted, self), errors[..., :-1]) > 0)
-        names = [name for name, hides in zip(feature_names(cast(Fitted, self)), hidden.T, strict=True) if hides.any()]
+        names = [
+            name
+            for name, hides in zip(feature_names(cast(Fitted, self)), hidden.T, strict=True)
+            if hides.any()
+        ]
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         if not names:
             return None
         return (
-            f"Noise hides {listed}: the data and the budget tell less than the bounds, as where few rows differ in a "
-            "column, or its bounds are far too wide. The intervals hold all effects that the bounds allow."
+            f"Noise hides {listed}: the data and the budget tell less than the bounds, as where "
+            "few rows differ in a column, or its bounds are far too wide. The intervals hold all "
+            "effects that the bounds allow."
         )
 
     def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
-        """Draw coefficients and intervals of this level, scaled to public bounds of columns; needs matplotlib."""
+        """Draw coefficients and intervals of this level, scaled to public bounds of columns;
+        needs matplotlib.
+        """
         from dpconvex.reports.charts import plot_coefficients
 
         return plot_coefficients(self, level, ax)
 
 
 def linear_coefficient_std(model: LinearConfidenceIntervals) -> Array | None:
-    """Return standard deviations of linear coefficients and, last, intercept; None for a fit without intervals."""
-    released, coef = model.released_, np.asarray(model.coef_)
+    """Return standard deviations of linear coefficients and, last, intercept; None for a fit
+    without intervals.
+    """
+    released = model.released_
+    coef = np.asarray(model.coef_)
     problems = released.get("problems", [released]) if isinstance(released, dict) else []
     rows = np.atleast_2d(coef)
     if len(problems) != len(rows) or any("covariance" not in problem for problem in problems):
@@ -523,18 +669,24 @@ def linear_coefficient_std(model: LinearConfidenceIntervals) -> Array | None:
 
 
 def hidden_column_errors(model: Fitted, errors: Array) -> Array:
-    """Return the least standard error of linear coefficients of columns that noise hides, and 0 of others.
+    """Return the least standard error of linear coefficients of columns that noise hides, and 0 of
+    others.
 
-    By bounds alone a column moves a target from one end to the other at most: ``b = range of y / range of x``. Where an
-    interval of 95 % is wider than b, noise decides its width as well as its place, so it is made to hold [-b, b].
+    By bounds alone a column moves a target from one end to the other at most:
+    ``b = range of y / range of x``. Where an interval of 95 % is wider than b, noise decides its
+    width as well as its place, so it is made to hold [-b, b].
     """
-    parameters, quantile = model.certificate_.parameters, float(norm.ppf(0.975))
-    target, columns = parameters.get("target_bounds"), parameters.get("feature_bounds")
+    parameters = model.certificate_.parameters
+    quantile = float(norm.ppf(0.975))
+    target = parameters.get("target_bounds")
+    columns = parameters.get("feature_bounds")
     if target is None or columns is None or model.certificate_.bounds.loss.kind != "residual":
         return np.zeros_like(errors)
     low, high = (np.broadcast_to(np.asarray(each, float), errors.shape[-1:]) for each in columns)
     possible = (target[1] - target[0]) / np.maximum(high - low, 1e-300)
-    return np.where(2 * quantile * errors > possible, (np.abs(model.coef_) + possible) / quantile, 0.0)
+    return np.where(
+        2 * quantile * errors > possible, (np.abs(model.coef_) + possible) / quantile, 0.0
+    )
 
 
 _NOTED_SHARE = 0.01  # of limited residuals, beyond which a summary says what intervals are about
@@ -545,34 +697,38 @@ _HUBER_WIDTH = 0.5  # of output perturbation, in units of half the target's rang
 class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
     r"""Linear least squares under differential privacy.
 
-    Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2) ||theta||^2``, rows and targets
-    mapped by public bounds, with weights ``w_i`` of at most 1 that bound the influence of long rows, and residuals
-    limited to a few times their private scale. The limit is wider where released counts show that the tails of the
-    residuals differ, so that it would move their mean. All limits open as n grows; with ``inference=True`` they are
-    wide from the start.
+    Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2)
+    ||theta||^2``, rows and targets mapped by public bounds, with weights ``w_i`` of at most 1 that
+    bound the influence of long rows, and residuals limited to a few times their private scale. The
+    limit is wider where released counts show that the tails of the residuals differ, so that it
+    would move their mean. All limits open as n grows; with ``inference=True`` they are wide from
+    the start.
 
     Parameters
     ----------
     alpha : float, optional
-        L2 penalty on the mapped coefficients, intercept included. By default 0 for 'gradient', which shrinks towards a
-        private constant instead; for 'output' from public facts.
+        L2 penalty on the mapped coefficients, intercept included. By default 0 for 'gradient',
+        which shrinks towards a private constant instead; for 'output' from public facts.
     mechanism : str or Mechanism, default="auto"
-        ``"gradient"`` (the private fit), or ``"output"`` for the Huber loss with a width of a quarter of the target's
-        range; ``"auto"`` takes the second for pure epsilon.
+        ``"gradient"`` (the private fit), or ``"output"`` for the Huber loss with a width of a
+        quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
 
     Attributes
     ----------
     released_ : dict
-        Further quantities that were released on the way: ``residual_scale`` is that of the residuals, and
-        ``residual_limit`` what they were limited to, in mapped units.
+        Further quantities that were released on the way: ``residual_scale`` is that of the
+        residuals, and ``residual_limit`` what they were limited to, in mapped units.
 
     Examples
     --------
     >>> import numpy as np
     >>> from dpconvex import DPLinearRegression
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(0, 10, (20_000, 2)); y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
-    >>> model = DPLinearRegression(epsilon=1.0, feature_bounds=(0, 10), target_bounds=(-10, 20), random_state=0)
+    >>> X = rng.uniform(0, 10, (20_000, 2))
+    ... y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
+    >>> model = DPLinearRegression(
+    ...     epsilon=1.0, feature_bounds=(0, 10), target_bounds=(-10, 20), random_state=0
+    ... )
     >>> model.fit(X, y).coef_.round(1)
     array([ 1. , -0.5])
     """
@@ -604,8 +760,9 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         if self.inference:
             if not isinstance(mechanism, NoisyGradientDescent):
                 raise ValueError(
-                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'gradient', which "
-                    "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
+                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism "
+                    "'gradient', which offers Gaussian DP and (epsilon, delta)-DP. Give delta "
+                    "above 0, or leave it at False."
                 )
             self._check_inference(facts, "squares")
         if isinstance(mechanism, NoisyGradientDescent):
@@ -619,8 +776,12 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         return [] if self.inference else linear_shrinkage_facts(self.released_)
 
     def _interval_note(self) -> str | None:
-        """Return what linear intervals are about where limits bind for more than 1 % of residuals, by a noisy count."""
-        share, certificate, hidden = self.released_.get("limited_share"), self.certificate_, super()._interval_note()
+        """Return what linear intervals are about where limits bind for more than 1 % of
+        residuals, by a noisy count.
+        """
+        share = self.released_.get("limited_share")
+        certificate = self.certificate_
+        hidden = super()._interval_note()
         if share is None:
             return hidden
         noise = math.sqrt(2) * certificate.noise["limits"].scale / certificate.bounds.n_samples
@@ -629,8 +790,9 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         low, high = certificate.parameters["target_bounds"] or (-1.0, 1.0)
         limit = self.released_["residual_limit"] * (high - low) / 2
         return (
-            f"About {share:.1%} of the residuals are longer than {limit:.3g} and count as that long. Intervals are "
-            "about least squares with this limit, and wider by what it may cut off. They are about ordinary least "
-            "squares, too, where errors are symmetric; for a skewed target take its logarithm, or fit its median."
+            f"About {share:.1%} of the residuals are longer than {limit:.3g} and count as that "
+            "long. Intervals are about least squares with this limit, and wider by what it may "
+            "cut off. They are about ordinary least squares, too, where errors are symmetric; "
+            "for a skewed target take its logarithm, or fit its median."
             + (f" {hidden}" if hidden else "")
         )

@@ -1,13 +1,14 @@
 """Private models: the behaviour of every estimator, and the one path from data to coefficients.
 
-    PublicModelFacts  checked parameters and the shape of the data
-    -> MechanismRequest  the same, as the choice of a mechanism takes it; -> MechanismChoice: its bounds, parameters
-    -> Certificate  noise by a CertificateCalibration (for 'gradient' a FitPlan), checked by a CertificateProof
-    -> MechanismPlan  mechanism, certificate, row map; then the ledger is charged
-    -> run_mechanism  ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
+    PublicModelFacts checked parameters and the shape of the data -> MechanismRequest the same, as
+    the choice of a mechanism takes it; -> MechanismChoice: its bounds, parameters -> Certificate
+    noise by a CertificateCalibration (for 'gradient' a FitPlan), checked by a CertificateProof ->
+    MechanismPlan mechanism, certificate, row map; then the ledger is charged -> run_mechanism
+    ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
 
-``PrivateModel._fit`` calls, in this order, ``_read``, ``_plan``, ``_objectives``, `run_mechanism` and ``_store``.
-Before the run, values of the data are only checked. A fit either succeeds or leaves no trace on the model.
+``PrivateModel._fit`` calls, in this order, ``_read``, ``_plan``, ``_objectives``, `run_mechanism`
+and ``_store``. Before the run, values of the data are only checked. A fit either succeeds or leaves
+no trace on the model.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.inputs import settings
-from dpconvex.inputs.people_and_weights import PersonUnit, RowsOfPeople, read_row_weights, split_people
+from dpconvex.inputs.people_and_weights import (
+    PersonUnit,
+    RowsOfPeople,
+    read_row_weights,
+    split_people,
+)
 from dpconvex.inputs.settings import noise_source_setting
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
@@ -57,7 +63,9 @@ AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 @dataclass(frozen=True)
 class PublicModelFacts:
-    """The checked public settings of a fit; targets are mapped to ``(y - target_shift) * target_scale``."""
+    """The checked public settings of a fit; targets are mapped to
+    ``(y - target_shift) * target_scale``.
+    """
 
     guarantee: Guarantee
     n_samples: int  # public number of records
@@ -71,15 +79,20 @@ class PublicModelFacts:
     def bounds_of(
         self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
     ) -> AnyBounds:
-        """Return a private model's bounds, of this kind and with these facts of its own, for this loss."""
-        row_map, unit = self.row_map, self.privacy_unit
+        """Return a private model's bounds, of this kind and with these facts of its own, for
+        this loss.
+        """
+        row_map = self.row_map
+        unit = self.privacy_unit
         longest = row_map.max_norm
         return kind(
             n_samples=self.n_samples,
             n_features=row_map.n_features,
             loss=loss,
             row_norm=row_map.row_norm,
-            max_norm=longest if math.isfinite(longest) else row_map.row_norm,  # else rows are shortened
+            max_norm=longest
+            if math.isfinite(longest)
+            else row_map.row_norm,  # else rows are shortened
             fit_intercept=row_map.fit_intercept,
             neighbors=neighbors,
             people=unit.people,
@@ -88,29 +101,42 @@ class PublicModelFacts:
             **own,
         )
 
-    def linear_bounds(self, loss: DescribableLoss, neighbors: str, alpha: float = 0.0) -> LinearBounds:
+    def linear_bounds(
+        self, loss: DescribableLoss, neighbors: str, alpha: float = 0.0
+    ) -> LinearBounds:
         """Return the bounds of a linear model with this loss and penalty."""
-        return self.bounds_of(LinearBounds, loss, neighbors, alpha=alpha, ignored_rows=self.ignored_rows)
+        return self.bounds_of(
+            LinearBounds, loss, neighbors, alpha=alpha, ignored_rows=self.ignored_rows
+        )
 
 
 def run_mechanism(
     plan: MechanismPlan, objectives: Sequence[Objective | list[Rows]], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
-    """Run a private model's mechanism: return each problem's coefficients, in mapped units, and other releases.
+    """Run a private model's mechanism: return each problem's coefficients, in mapped units, and
+    other releases.
 
-    The rows of ``objectives`` have passed all checks: from here on nothing depends on data but through noise. The
-    model's ledger is charged once, before noise is drawn.
+    The rows of ``objectives`` have passed all checks: from here on nothing depends on data but
+    through noise. The model's ledger is charged once, before noise is drawn.
     """
-    certificate, owner = plan.certificate, type(model).__name__
-    if len(objectives) != certificate.problems:  # each is a run of its own, of which the guarantee counts so many
-        raise CertificateError(f"The certificate of {owner} is for {certificate.problems} problems, not for all.")
+    certificate = plan.certificate
+    owner = type(model).__name__
+    if (
+        len(objectives) != certificate.problems
+    ):  # each is a run of its own, of which the guarantee counts so many
+        raise CertificateError(
+            f"The certificate of {owner} is for {certificate.problems} problems, not for all."
+        )
     noise = noise_source_setting(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    warn_of_privacy_cost(certificate)  # first: where warnings are errors, a fit that does not run is not charged
+    warn_of_privacy_cost(
+        certificate
+    )  # first: where warnings are errors, a fit that does not run is not charged
     charge_private_model(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
-    found, all_released = [], []
+    found = []
+    all_released = []
     for objective in objectives:
         released: Facts = {}
         try:
@@ -132,39 +158,52 @@ def run_mechanism(
 def charge_private_model(
     ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
 ) -> None:
-    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy.
+    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never
+    privacy.
 
-    Without one, warn once where a search of scikit-learn's fits private models, and nothing counts its fits. The
-    functions that are running decide, in whatever thread or process: no data, and no estimator is looked into.
+    Without one, warn once where a search of scikit-learn's fits private models, and nothing counts
+    its fits. The functions that are running decide, in whatever thread or process: no data, and no
+    estimator is looked into.
     """
     if ledger is not None:
         ledger.charge(
             certificate.guarantee,
             mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
-            mechanism=certificate.mechanism if mechanism is None else mechanism, description=description,
-            neighbors=certificate.neighbors, unit=certificate.unit,
-        )  # fmt: skip
+            mechanism=certificate.mechanism if mechanism is None else mechanism,
+            description=description,
+            neighbors=certificate.neighbors,
+            unit=certificate.unit,
+        )
         return
     charging = sys._getframe(1)
-    frame, own = charging.f_back, charging.f_globals["__name__"]
+    frame = charging.f_back
+    own = charging.f_globals["__name__"]
     while frame is not None and not _SEARCHES_TOLD:
         module = str(frame.f_globals.get("__name__"))
-        if module in ("dpconvex.selection", "dpconvex.intervals") and module != own:  # they charge for what they fit
+        if (
+            module in ("dpconvex.selection", "dpconvex.intervals") and module != own
+        ):  # they charge for what they fit
             return
         if module.startswith("sklearn.model_selection."):
             _SEARCHES_TOLD.append(module)
             warnings.warn(
-                "A search or cross-validation of scikit-learn fits many times, and no ledger counts the fits: its "
-                "result promises the sum of all of them. It also selects by scores without noise, which no budget "
-                "covers. Give the estimator a ledger, or choose with dpconvex.selection.DPSelect. Said once.",
+                "A search or cross-validation of scikit-learn fits many times, and no ledger "
+                "counts the fits: its result promises the sum of all of them. It also selects by "
+                "scores without noise, which no budget covers. Give the estimator a ledger, or "
+                "choose with dpconvex.selection.DPSelect. Said once.",
                 PrivacyWarning,
                 stacklevel=3,
             )
         frame = frame.f_back
 
 
-_SEARCHES_TOLD: list[str] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
-_SPENT = "The budget of this fit is spent: it was charged before noise was drawn, and another fit costs as much again."
+_SEARCHES_TOLD: list[
+    str
+] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
+_SPENT = (
+    "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
+    "costs as much again."
+)
 
 
 @contextmanager
@@ -178,7 +217,9 @@ def without_model_warnings() -> Iterator[None]:
 
 @contextmanager
 def keep_model_on_failure(model: object) -> Iterator[None]:
-    """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
+    """Give a model back its attributes if a fit fails: one that was fitted before stays the
+    model it was.
+    """
     before = dict(vars(model))
     try:
         yield
@@ -190,34 +231,41 @@ def keep_model_on_failure(model: object) -> Iterator[None]:
 
 @with_parameters
 class PrivateModel(BaseEstimator):
-    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``) and store (``_store``).
+    """Base of all estimators; subclasses read data (``_read``), plan (``_plan``) and store
+    (``_store``).
 
     Parameters
     ----------
     epsilon, delta : float, optional
-        Privacy budget: the smaller, the more private and the noisier; 1.0 and 1e-6 by default. Delta is the probability
-        that the promise fails; ``delta=0`` asks for pure epsilon-DP.
+        Privacy budget: the smaller, the more private and the noisier; 1.0 and 1e-6 by default.
+        Delta is the probability that the promise fails; ``delta=0`` asks for pure epsilon-DP.
     mu : float, optional
-        Privacy budget of Gaussian DP, in place of epsilon and delta, with a mechanism that offers it.
+        Privacy budget of Gaussian DP, in place of epsilon and delta, with a mechanism that offers
+        it.
     neighbors : {"replace_one", "add_or_remove_one"}
-        What is hidden: what any one record says (the number of records is public), or also that it is there.
+        What is hidden: what any one record says (the number of records is public), or also that it
+        is there.
     nominal_samples : int, optional
-        Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.
+        Public guess of the number of records; required with ``add_or_remove_one``, where the true
+        number is private.
     alpha : float, optional
-        L2 penalty, intercept included. By default 0 for 'gradient', 'sgd' and the phased mechanisms; for 'objective'
-        and 'output' the value with the smallest predicted excess risk.
+        L2 penalty, intercept included. By default 0 for 'gradient', 'sgd' and the phased
+        mechanisms; for 'objective' and 'output' the value with the smallest predicted excess risk.
     coef_bound : float, optional
         Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
     mechanism : str or Mechanism, default="auto"
-        How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
-        "auto" takes "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
+        How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or
+        a mechanism object; "auto" takes "gradient", or for pure epsilon the one of the first two
+        with the smallest predicted risk.
     invalid_rows : {"error", "ignore"}
-        What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error" refuses the data,
-        which is visible and not covered by the guarantee; "ignore", for which classifiers need ``classes``, counts it
-        nowhere. Descents and least squares then pay for the number of valid records, ``released_["mass"]``; others
-        divide by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
+        What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
+        refuses the data, which is visible and not covered by the guarantee; "ignore", for which
+        classifiers need ``classes``, counts it nowhere. Descents and least squares then pay for the
+        number of valid records, ``released_["mass"]``; others divide by the public number n of all
+        records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
-        Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds a number.
+        Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
+        a number.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -252,7 +300,9 @@ class PrivateModel(BaseEstimator):
     released_: Facts = field(init=False)
     n_features_in_: int = field(init=False)
 
-    rows_per_person, person_weight = 1, "equal"  # parameters of models of rows
+    # parameters of models of rows
+    rows_per_person = 1
+    person_weight = "equal"
     inference = False  # a parameter of models with confidence intervals
     takes_matrices: ClassVar[bool] = False  # whether a record is a matrix
     _ordered_classes: ClassVar[bool] = False  # whether labels keep the order of ``classes``
@@ -263,39 +313,63 @@ class PrivateModel(BaseEstimator):
         check_count("n_samples", f"{owner}.certify", privacy_unit.count)
         check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            allowed, remedy = "None or a Ledger", "Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
-            raise parameter_error("ledger", owner, allowed, type(self.ledger).__name__, remedy, kind=TypeError)
+            allowed = "None or a Ledger"
+            remedy = "Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
+            raise parameter_error(
+                "ledger", owner, allowed, type(self.ledger).__name__, remedy, kind=TypeError
+            )
         ignored = settings.invalid_rows_setting(self)
         return PublicModelFacts(
             guarantee=settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
-            n_samples=settings.resolve_samples_setting(self.neighbors, self.nominal_samples, privacy_unit.count, owner),
+            n_samples=settings.resolve_samples_setting(
+                self.neighbors, self.nominal_samples, privacy_unit.count, owner
+            ),
             parameters={
-                "coef_bound": settings.check_optional_positive("coef_bound", self.coef_bound, owner),
+                "coef_bound": settings.check_optional_positive(
+                    "coef_bound", self.coef_bound, owner
+                ),
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
             },
-            privacy_unit=privacy_unit, ignored_rows=ignored,
-        )  # fmt: skip
+            privacy_unit=privacy_unit,
+            ignored_rows=ignored,
+        )
 
     def _certified_plan(
-        self, facts: PublicModelFacts, mechanism: Mechanism, bounds: Bounds, parameters: Facts,
+        self,
+        facts: PublicModelFacts,
+        mechanism: Mechanism,
+        bounds: Bounds,
+        parameters: Facts,
         row_map: RowMap | None = None,
-    ) -> MechanismPlan:  # fmt: skip
+    ) -> MechanismPlan:
         smooth = getattr(self, "smooth", None)
         if smooth is not None:
-            curves = settings.check_smooth_setting(smooth, facts.row_map.n_features, type(self).__name__)
+            curves = settings.check_smooth_setting(
+                smooth, facts.row_map.n_features, type(self).__name__
+            )
             if "gradient" not in parameters or self.inference:
                 raise ValueError(
-                    f"The 'smooth' parameter of {type(self).__name__} must be None with inference=True, and with other "
-                    "mechanisms than 'gradient'. Got curves instead. Leave them out, or take the default."
+                    f"The 'smooth' parameter of {type(self).__name__} must be None with "
+                    "inference=True, and with other mechanisms than 'gradient'. Got curves "
+                    "instead. Leave them out, or take the default."
                 )
             parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
         stated = {**facts.parameters, **parameters}
-        certificate = mechanism.certify(bounds, facts.guarantee, stated, seeded=self.random_state is not None)
+        certificate = mechanism.certify(
+            bounds, facts.guarantee, stated, seeded=self.random_state is not None
+        )
         row_map = row_map or facts.row_map
-        # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights long rows.
-        if isinstance(mechanism, NoisyGradientDescent) and row_map is facts.row_map and row_map.low is None:
+        # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights
+        # long rows.
+        if (
+            isinstance(mechanism, NoisyGradientDescent)
+            and row_map is facts.row_map
+            and row_map.low is None
+        ):
             row_map = facts.row_map.weighted(mechanism.clip_limit)
-        return MechanismPlan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
+        return MechanismPlan(
+            mechanism, certificate, row_map, facts.target_shift, facts.target_scale
+        )
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         """Return checked data, the target of each problem, and the shape that `_plan` takes."""
@@ -308,7 +382,9 @@ class PrivateModel(BaseEstimator):
     def _objectives(
         self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective | list[Rows]]:
-        """Return an objective per problem, or for 'gradient' the rows alone, in a list with each of their targets."""
+        """Return an objective per problem, or for 'gradient' the rows alone, in a list with each
+        of their targets.
+        """
         raise AttributeError(f"{type(self).__name__} does not say what its objective is.")
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
@@ -324,21 +400,29 @@ class PrivateModel(BaseEstimator):
         return None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        """Return this estimator's own settings, by name, as a certificate states them and as they should be."""
+        """Return this estimator's own settings, by name, as a certificate states them and as
+        they should be.
+        """
         return {}
 
-    def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
-        """Read, plan, charge, run and store; a model that was fitted before stays as it was if a fit fails.
+    def _fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
+        """Read, plan, charge, run and store; a model that was fitted before stays as it was if a
+        fit fails.
 
         Nothing is charged before all checks of the input.
         """
         with keep_model_on_failure(self):
-            self.__dict__.pop("schema_", None)  # of a loaded model: a fit says itself what its columns are
+            self.__dict__.pop(
+                "schema_", None
+            )  # of a loaded model: a fit says itself what its columns are
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
                 X, targets, (_, *shape) = self._read(X, y)
-            # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an empty table pass.
+            # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
+            # empty table pass.
             unit, weights = read_row_weights(self, X, sample_weight, groups)
             plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
             with without_model_warnings():
@@ -351,7 +435,10 @@ class PrivateModel(BaseEstimator):
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
-        from dpconvex.reports.summary import Summary, summary_text  # words are loaded when asked for
+        from dpconvex.reports.summary import (
+            Summary,
+            summary_text,
+        )  # words are loaded when asked for
 
         check_is_fitted(self)
         return Summary(summary_text(self))
@@ -365,5 +452,6 @@ class PrivateModel(BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic, tags.input_tags.sparse = True, not self.takes_matrices
+        tags.non_deterministic = True
+        tags.input_tags.sparse = not self.takes_matrices
         return tags

@@ -1,7 +1,8 @@
 """Quantile regression, and the newsvendor: order quantities from features.
 
-Here are levels, the plan of a fit (``_plan``), predictions and scores; ``fit`` is that of all linear models
-(:mod:`dpconvex.estimators.linear`), along the one path of :mod:`dpconvex.estimators.private_model`.
+Here are levels, the plan of a fit (``_plan``), predictions and scores; ``fit`` is that of all
+linear models (:mod:`dpconvex.estimators.linear`), along the one path of
+:mod:`dpconvex.estimators.private_model`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from dpconvex.checks import parameter_error
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.rows import is_partitioned
-from dpconvex.estimators.linear import LinearConfidenceIntervals, PrivateLinearRegressor, linear_shrinkage_facts
+from dpconvex.estimators.linear import (
+    LinearConfidenceIntervals,
+    PrivateLinearRegressor,
+    linear_shrinkage_facts,
+)
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs import settings
@@ -31,7 +36,11 @@ from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.planning.excess_risk import may_be_level
-from dpconvex.planning.mechanism_choice import MechanismChoice, MechanismRequest, choose_quantile_mechanism
+from dpconvex.planning.mechanism_choice import (
+    MechanismChoice,
+    MechanismRequest,
+    choose_quantile_mechanism,
+)
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import describe
@@ -45,15 +54,17 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     Parameters
     ----------
     bandwidth : float, optional
-        Smoothing bandwidth, in the target's units. By default: 'gradient', fixed multiples of the privately estimated
-        target and residual scales; 'objective', smallest predicted excess risk; 'output', 'phased-erm' none; 'sgd',
-        'phased-sgd' the smallest for which a gradient step is non-expansive.
+        Smoothing bandwidth, in the target's units. By default: 'gradient', fixed multiples of the
+        privately estimated target and residual scales; 'objective', smallest predicted excess risk;
+        'output', 'phased-erm' none; 'sgd', 'phased-sgd' the smallest for which a gradient step is
+        non-expansive.
     kernel : str or Kernel, default="logistic"
-        Smoothing kernel: logistic, gaussian, uniform, epanechnikov, laplacian, exponential, or an object such as a
-        :class:`~dpconvex.smoothing.MixtureKernel` of one's own.
+        Smoothing kernel: logistic, gaussian, uniform, epanechnikov, laplacian, exponential, or an
+        object such as a :class:`~dpconvex.smoothing.MixtureKernel` of one's own.
     smoothing : {"convolution", "moreau"}, default="convolution"
-        How kinks are rounded: averaged with the kernel, from above, or by a Moreau envelope of the same curvature, from
-        below. The latter is for comparison; ``mechanism="gradient"`` takes the former alone.
+        How kinks are rounded: averaged with the kernel, from above, or by a Moreau envelope of the
+        same curvature, from below. The latter is for comparison; ``mechanism="gradient"`` takes the
+        former alone.
     """
 
     _: KW_ONLY
@@ -63,7 +74,9 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     _target_of_each_level: ClassVar[bool] = False  # whether levels are of a target each
 
     def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
-        """Return the quantile level to fit, or several, checked; ``n_targets`` of a table of targets."""
+        """Return the quantile level to fit, or several, checked; ``n_targets`` of a table of
+        targets.
+        """
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
@@ -72,18 +85,27 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
         several = levels if isinstance(levels, tuple) else (levels,)
         level = max(several, key=lambda level: abs(level - 0.5))
-        loss, parameters = certificate.bounds.loss, certificate.parameters
+        loss = certificate.bounds.loss
+        parameters = certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
         planned = parameters.get("gradient", {})
-        bandwidth = settings.check_optional_positive("bandwidth", self.bandwidth, type(self).__name__)
+        bandwidth = settings.check_optional_positive(
+            "bandwidth", self.bandwidth, type(self).__name__
+        )
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (base, Pinball(level)),
             "quantile": (named, levels),
             "levels": (planned.get("levels", []), list(several) if len(several) > 1 else []),
-            "targets": (planned.get("targets", 1), len(several) if self._target_of_each_level else 1),
-            "kernel": (describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)), describe(kernel)),
+            "targets": (
+                planned.get("targets", 1),
+                len(several) if self._target_of_each_level else 1,
+            ),
+            "kernel": (
+                describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)),
+                describe(kernel),
+            ),
         }
         envelopes = self._envelopes(type(self).__name__)
         if isinstance(loss, MoreauLoss):
@@ -95,41 +117,61 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         if smooth:
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
             if certificate.mechanism == "objective" and bandwidth is None:
-                # Smoothing moves quantiles, so the level that is smoothed may be another one, within limits.
-                stated["loss"] = (type(base) is Pinball and may_be_level(base.quantile, level), True)
+                # Smoothing moves quantiles, so the level that is smoothed may be another one,
+                # within limits.
+                stated["loss"] = (
+                    type(base) is Pinball and may_be_level(base.quantile, level),
+                    True,
+                )
         if bandwidth is not None:
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None) -> MechanismPlan:
+    def _plan(
+        self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None
+    ) -> MechanismPlan:
         owner = type(self).__name__
         levels = self._quantile_levels(n_targets)
         several = levels if isinstance(levels, tuple) else (levels,)
-        quantile = max(several, key=lambda level: abs(level - 0.5))  # of the steepest loss, for bounds
+        quantile = max(
+            several, key=lambda level: abs(level - 0.5)
+        )  # of the steepest loss, for bounds
         facts = self._public_facts(privacy_unit, n_features)
         if self.inference is not False:
             named = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
-            return cast(LinearConfidenceIntervals, self)._interval_plan(facts, Pinball(quantile), named, several)
-        bandwidth = settings.check_optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
+            return cast(LinearConfidenceIntervals, self)._interval_plan(
+                facts, Pinball(quantile), named, several
+            )
+        bandwidth = settings.check_optional_positive(
+            "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
+        )
         request = MechanismRequest(
-            kernel=settings.resolve_kernel_setting(self.kernel, owner), guarantee=facts.guarantee,
+            kernel=settings.resolve_kernel_setting(self.kernel, owner),
+            guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
             alpha=settings.check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
-            levels=several if len(several) > 1 else (), targets=len(several) if self._target_of_each_level else 1,
-            row_map=facts.row_map, raw_target=facts.parameters["target_bounds"] is None,
-        )  # fmt: skip
+            levels=several if len(several) > 1 else (),
+            targets=len(several) if self._target_of_each_level else 1,
+            row_map=facts.row_map,
+            raw_target=facts.parameters["target_bounds"] is None,
+        )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self.smoothing != "convolution" and self._envelopes(owner):
             chosen = _quantile_envelope_choice(chosen, quantile, owner)
-        parameters = {"quantile": list(levels) if isinstance(levels, tuple) else levels, **chosen.parameters}
+        parameters = {
+            "quantile": list(levels) if isinstance(levels, tuple) else levels,
+            **chosen.parameters,
+        }
         if chosen.bandwidth is not None:
             parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters)
 
     def _envelopes(self, owner: str) -> bool:
         if self.smoothing not in ("convolution", "moreau"):
-            raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
+            raise parameter_error(
+                "smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing)
+            )
         return self.smoothing == "moreau"
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -148,35 +190,43 @@ def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
 
 
 def _quantile_envelope_choice(chosen: MechanismChoice, level: float, owner: str) -> MechanismChoice:
-    """Return a quantile's choice whose smoothed loss is an envelope of the same curvature: noise stays."""
+    """Return a quantile's choice whose smoothed loss is an envelope of the same curvature: noise
+    stays.
+    """
     if chosen.mechanism.name == "gradient":
         raise ValueError(
-            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends "
-            "along convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd' or a phased one."
+            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism "
+            "'gradient', which descends along convolved slopes. Got 'moreau' instead. Use "
+            "'objective', 'output', 'sgd' or a phased one."
         )
     bounds = cast(LinearBounds, chosen.bounds)
     loss = bounds.loss
-    if not isinstance(loss, ConvolvedLoss):  # kinked: nothing is smoothed, or by the mechanism itself
+    if not isinstance(
+        loss, ConvolvedLoss
+    ):  # kinked: nothing is smoothed, or by the mechanism itself
         return chosen
-    return replace(chosen, bounds=replace(bounds, loss=_envelope(Pinball(level), loss.kernel, loss.bandwidth)))
+    return replace(
+        chosen, bounds=replace(bounds, loss=_envelope(Pinball(level), loss.kernel, loss.bandwidth))
+    )
 
 
 @with_parameters
 class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
     r"""Linear quantile regression under differential privacy.
 
-    Estimates the minimiser of the mean pinball loss. 'objective' and 'output' minimise
-    ``F(theta) = (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2``, with the pinball loss convolved with
-    a kernel if a bandwidth is set, rows and targets mapped by public bounds, the intercept part of row and penalty. The
-    default 'gradient' takes noisy Newton-type steps in privately whitened coordinates and shrinks coefficients towards
-    a private constant prediction (empirical Bayes).
+    Estimates the minimiser of the mean pinball loss. 'objective' and 'output' minimise ``F(theta) =
+    (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2``, with the pinball loss
+    convolved with a kernel if a bandwidth is set, rows and targets mapped by public bounds, the
+    intercept part of row and penalty. The default 'gradient' takes noisy Newton-type steps in
+    privately whitened coordinates and shrinks coefficients towards a private constant prediction
+    (empirical Bayes).
 
     Parameters
     ----------
     quantile : float or sequence of float, default=0.5
-        Quantile level, between 0 and 1, or several in increasing order: one fit, one budget, one certificate. They
-        share all that is found out about rows and target, so that nine levels err little more than one
-        (:doc:`/howto/curves`).
+        Quantile level, between 0 and 1, or several in increasing order: one fit, one budget, one
+        certificate. They share all that is found out about rows and target, so that nine levels err
+        little more than one (:doc:`/howto/curves`).
 
     Examples
     --------
@@ -197,10 +247,12 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
         return settings.check_quantile_setting(self.quantile, owner)
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return predicted quantiles, in the target's units, of shape (n_samples,), or (n_samples, n_levels).
+        """Return predicted quantiles, in the target's units, of shape (n_samples,), or (n_samples,
+        n_levels).
 
-        Of several levels each row is sorted, so that quantiles never cross. Lines of noisy coefficients may; the
-        sorted ones are never further from the true quantiles, and sorting costs no privacy.
+        Of several levels each row is sorted, so that quantiles never cross. Lines of noisy
+        coefficients may; the sorted ones are never further from the true quantiles, and sorting
+        costs no privacy.
         """
         found = self._linear(X)
         return found if found.ndim == 1 else np.sort(found, axis=1)
@@ -209,7 +261,9 @@ class DPQuantileRegressor(LinearConfidenceIntervals, PrivateQuantileModel):
         return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the D² of the pinball loss, the mean over levels: 1 is perfect, 0 as good as the constant quantile."""
+        """Return the D² of the pinball loss, the mean over levels: 1 is perfect, 0 as good as
+        the constant quantile.
+        """
         found = self.predict(X)
         found = found[:, None] if found.ndim == 1 else found
         scores = [
@@ -226,15 +280,17 @@ _COSTS = ("underage_cost", "overage_cost")
 class DPNewsvendor(PrivateQuantileModel):
     r"""Order quantities from features under differential privacy.
 
-    Ordering ``q`` when demand is ``y`` costs ``underage_cost (y - q)^+ + overage_cost (q - y)^+``. The best linear
-    policy is the conditional quantile at the service level ``underage_cost / (underage_cost + overage_cost)``, so the
-    fit is that of :class:`DPQuantileRegressor` at this level; both costs are public. Several products are ordered by
-    one fit to a table of demands, under one budget: a record is a row with all of its demands.
+    Ordering ``q`` when demand is ``y`` costs ``underage_cost (y - q)^+ + overage_cost (q - y)^+``.
+    The best linear policy is the conditional quantile at the service level
+    ``underage_cost / (underage_cost + overage_cost)``, so the fit is that of
+    :class:`DPQuantileRegressor` at this level; both costs are public. Several products are ordered
+    by one fit to a table of demands, under one budget: a record is a row with all of its demands.
 
     Parameters
     ----------
     underage_cost, overage_cost : float or sequence of float, default=1.0
-        Cost of one unit too few and of one unit too many, both above 0; of all products, or one of each.
+        Cost of one unit too few and of one unit too many, both above 0; of all products, or one of
+        each.
 
     Attributes
     ----------
@@ -243,14 +299,21 @@ class DPNewsvendor(PrivateQuantileModel):
 
     Notes
     -----
-    Privacy: as for :class:`DPQuantileRegressor`. Products share what is found out about rows; otherwise each has
-    ``mu / sqrt(n_products)`` of the budget. Polynomial or spline features belong in a scikit-learn pipeline in
-    front of it, with public knots; the feature bounds then are those of the transformed columns.
+    Privacy: as for :class:`DPQuantileRegressor`. Products share what is found out about rows;
+    otherwise each has ``mu / sqrt(n_products)`` of the budget. Polynomial or spline features belong
+    in a scikit-learn pipeline in front of it, with public knots; the feature bounds then are those
+    of the transformed columns.
 
     Examples
     --------
     >>> from dpconvex import DPNewsvendor
-    >>> model = DPNewsvendor(underage_cost=3.0, overage_cost=1.0, mu=0.5, feature_bounds=(0, 1), target_bounds=(0, 90))
+    >>> model = DPNewsvendor(
+    ...     underage_cost=3.0,
+    ...     overage_cost=1.0,
+    ...     mu=0.5,
+    ...     feature_bounds=(0, 1),
+    ...     target_bounds=(0, 90),
+    ... )
     >>> model.service_level
     0.75
     >>> model.certify(n_samples=5_000, n_features=4).mechanism
@@ -265,22 +328,29 @@ class DPNewsvendor(PrivateQuantileModel):
 
     @property
     def service_level(self) -> float | tuple[float, ...]:
-        """Probability of meeting demand that the costs ask for, of every product where they differ."""
+        """Probability of meeting demand that the costs ask for, of every product where they
+        differ.
+        """
         return self._quantile_levels()
 
     def _quantile_levels(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
         costs: list[Any] = [self.underage_cost, self.overage_cost]
-        counts = {len(cost) for cost in costs if is_sequence(cost)} | (set() if n_targets is None else {n_targets})
+        counts = {len(cost) for cost in costs if is_sequence(cost)} | (
+            set() if n_targets is None else {n_targets}
+        )
         if not counts:
             return self._service_level(*costs)
         products = max(counts)
         if len(counts) > 1 or not 1 <= products <= MOST_LEVELS:
             raise ValueError(
-                f"The 'underage_cost' and 'overage_cost' parameters of {owner} must be numbers, or one for each column "
-                f"of y, at most {MOST_LEVELS}. Got {sorted(counts)} of them instead."
+                f"The 'underage_cost' and 'overage_cost' parameters of {owner} must be numbers, "
+                f"or one for each column of y, at most {MOST_LEVELS}. Got {sorted(counts)} of "
+                "them instead."
             )
-        pairs = zip(*(cost if is_sequence(cost) else [cost] * products for cost in costs), strict=True)
+        pairs = zip(
+            *(cost if is_sequence(cost) else [cost] * products for cost in costs), strict=True
+        )
         return tuple(self._service_level(*pair) for pair in pairs)
 
     def _service_level(self, underage_cost: object, overage_cost: object) -> float:
@@ -290,26 +360,37 @@ class DPNewsvendor(PrivateQuantileModel):
         level = under / (under + over)
         if not RAREST <= level < 1 - RAREST:
             raise ValueError(
-                f"The 'underage_cost' and 'overage_cost' parameters of {owner} must be such that the service level is "
-                f"at least {RAREST:g} and below 1 - {RAREST:g}. Got {under!r} and {over!r} instead."
+                f"The 'underage_cost' and 'overage_cost' parameters of {owner} must be such that "
+                f"the service level is at least {RAREST:g} and below 1 - {RAREST:g}. Got "
+                f"{under!r} and {over!r} instead."
             )
         return level
 
     def certify(
-        self, n_samples: int, n_features: int, n_products: int | None = None, *, groups: bool = False,
+        self,
+        n_samples: int,
+        n_features: int,
+        n_products: int | None = None,
+        *,
+        groups: bool = False,
         sample_weight: bool = False,
-    ) -> Certificate:  # fmt: skip
-        """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_`` after such a fit.
+    ) -> Certificate:
+        """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_``
+        after such a fit.
 
         Parameters
         ----------
         n_products : int, optional
-            Number of columns of y, where it is a table; by default that of the costs, if they are sequences.
+            Number of columns of y, where it is a table; by default that of the costs, if they are
+            sequences.
         """
-        return self._plan(PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products).certificate
+        return self._plan(
+            PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products
+        ).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, table = type(self).__name__, isinstance(self._quantile_levels(), tuple)
+        owner = type(self).__name__
+        table = isinstance(self._quantile_levels(), tuple)
         if isinstance(y, (list, tuple)) and settings.invalid_rows_setting(self):
             y = np.asarray(y, dtype=object)  # one cell must not make text of the others
         shape = shape_of_data(y) or ()
@@ -318,14 +399,16 @@ class DPNewsvendor(PrivateQuantileModel):
         if not wide or issparse(y) or isinstance(y, np.ma.MaskedArray):
             if table and not wide:
                 raise ValueError(
-                    f"The y given to {owner} must have a column for each product, because there are costs of each. Got "
-                    "an array that is not 2D instead. Use y.reshape(-1, 1) for one product."
+                    f"The y given to {owner} must have a column for each product, because there "
+                    "are costs of each. Got an array that is not 2D instead. Use y.reshape(-1, "
+                    "1) for one product."
                 )
             return super()._read(X, y)
         if is_partitioned(X) or is_partitioned(y):
             raise TypeError(
-                f"The X and y given to {owner} must be in memory for several products. Got a Dask collection instead. "
-                "Use X.compute(), or fit one product at a time, each with its part of the budget."
+                f"The X and y given to {owner} must be in memory for several products. Got a Dask "
+                "collection instead. Use X.compute(), or fit one product at a time, each with "
+                "its part of the budget."
             )
         names = public_column_names(y) or []
         self.__dict__.pop("product_names_", None)  # of an earlier fit
@@ -333,7 +416,8 @@ class DPNewsvendor(PrivateQuantileModel):
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
         clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(self) else None
-        found, least = [], settings.least_rows(self.neighbors)
+        found = []
+        least = settings.least_rows(self.neighbors)
         for column in np.asarray(y).T:
             rows, target = read_training(self, X, column, clean, least, y_numeric=True)
             found.append(target)
@@ -347,25 +431,34 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         levels = np.atleast_1d(self.certificate_.parameters["quantile"])
-        under, over = (", ".join(f"{cost:g}" for cost in np.atleast_1d(getattr(self, name))) for name in _COSTS)
+        under, over = (
+            ", ".join(f"{cost:g}" for cost in np.atleast_1d(getattr(self, name))) for name in _COSTS
+        )
         return [
-            ("service level", ", ".join(f"{level:.4g}" for level in levels)), ("underage cost", f"{under} per unit"),
-            ("overage cost", f"{over} per unit"), *super()._summary_facts()[1:],
-        ]  # fmt: skip
+            ("service level", ", ".join(f"{level:.4g}" for level in levels)),
+            ("underage cost", f"{under} per unit"),
+            ("overage cost", f"{over} per unit"),
+            *super()._summary_facts()[1:],
+        ]
 
     def cost(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the newsvendor's mean cost of ordering ``predict(X)`` when demand is ``y``, of all products together.
+        """Return the newsvendor's mean cost of ordering ``predict(X)`` when demand is ``y``, of all
+        products together.
 
-        ``(1/n) sum_i underage_cost (y_i - q_i)^+ + overage_cost (q_i - y_i)^+``, summed over products.
+        ``(1/n) sum_i underage_cost (y_i - q_i)^+ + overage_cost (q_i - y_i)^+``, summed over
+        products.
         """
         orders = self.predict(X)
         demand = column_or_1d(y) if orders.ndim == 1 else np.asarray(y, dtype=np.float64)
         check_consistent_length(orders, demand)
         if demand.shape != orders.shape:
             raise ValueError(
-                f"The y given to {type(self).__name__}.cost must have shape {orders.shape}. Got {demand.shape} instead."
+                f"The y given to {type(self).__name__}.cost must have shape {orders.shape}. Got "
+                f"{demand.shape} instead."
             )
-        under, over = (np.asarray(cost, dtype=np.float64) for cost in (self.underage_cost, self.overage_cost))
+        under, over = (
+            np.asarray(cost, dtype=np.float64) for cost in (self.underage_cost, self.overage_cost)
+        )
         costs = under * np.maximum(demand - orders, 0.0) + over * np.maximum(orders - demand, 0.0)
         costs = costs if costs.ndim == 1 else costs.sum(axis=1)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

@@ -1,4 +1,6 @@
-"""Ranking: AUC maximisation over all positive-negative pairs, and scores that are accurate at the top of a list."""
+"""Ranking: AUC maximisation over all positive-negative pairs, and scores that are accurate at
+the top of a list.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, TopRankObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.mechanism_choice import choose_auc_mechanism, choose_pair_loss
-from dpconvex.planning.tilted_and_robust_penalties import output_penalty_mechanism, top_rank_output_penalty
+from dpconvex.planning.tilted_and_robust_penalties import (
+    output_penalty_mechanism,
+    top_rank_output_penalty,
+)
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.certificate import Certificate
@@ -44,7 +49,9 @@ if TYPE_CHECKING:
 
 @with_parameters
 class PrivateAUCModel(PrivateLinearClassifier):
-    """Base of models that rank one class above another: two labels, no intercept, rows shortened to a norm."""
+    """Base of models that rank one class above another: two labels, no intercept, rows shortened
+    to a norm.
+    """
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
 
@@ -53,7 +60,8 @@ class PrivateAUCModel(PrivateLinearClassifier):
         if labels["n_classes"] != 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
-                f"{type(self).__name__} ranks one class above another. Choose the positive class first."
+                f"{type(self).__name__} ranks one class above another. Choose the positive class "
+                "first."
             )
         return labels
 
@@ -67,50 +75,56 @@ class PrivateAUCModel(PrivateLinearClassifier):
 class DPAUCClassifier(PrivateAUCModel):
     r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
 
-    Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2``
-    over all pairs of a positive and a negative record, in near-linear time (objective and output perturbation), or the
-    loss of single records that leads to the same ranking with less noise (the default where delta is above 0).
+    Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) +
+    (alpha/2) ||w||^2`` over all pairs of a positive and a negative record, in near-linear time
+    (objective and output perturbation), or the loss of single records that leads to the same
+    ranking with less noise (the default where delta is above 0).
 
     Parameters
     ----------
     loss : str or pairwise loss, default="logistic"
-        Of objective and output perturbation: "logistic" (base 2), "natural-logistic", "hinge" (smoothed), "squared"
-        or "squared-hinge". The moments always solve least squares, gradient descent the logistic loss of records.
+        Of objective and output perturbation: "logistic" (base 2), "natural-logistic", "hinge"
+        (smoothed), "squared" or "squared-hinge". The moments always solve least squares, gradient
+        descent the logistic loss of records.
     min_positive, min_negative : int, default=1
-        Public lower bounds on the class counts. Noise of objective and output perturbation shrinks with them; the
-        guarantee holds even if the data have fewer.
+        Public lower bounds on the class counts. Noise of objective and output perturbation shrinks
+        with them; the guarantee holds even if the data have fewer.
     label_private : bool, default=True
-        Whether a replaced record may change its label. False makes labels public; gradient descent protects them still.
+        Whether a replaced record may change its label. False makes labels public; gradient descent
+        protects them still.
     neighbors : {"replace_one"}
         Under "add_or_remove_one" labels are private and moments are not offered.
     row_norm : float, optional
-        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
-        bounds). Gradient descent finds a length privately, objective perturbation too if it is None and n allows.
+        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1
+        without feature bounds). Gradient descent finds a length privately, objective perturbation
+        too if it is None and n allows.
     alpha : float, optional
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
         Width over which the hinge's kink is rounded, in units of score differences; 0.5 by default.
     mechanism : str or Mechanism, default="auto"
-        "gradient" (on the logistic loss of single records), "moments", "objective", "output" or a mechanism object.
-        "auto" takes objective perturbation for pure epsilon (output for squared losses), else "gradient", or "moments"
-        for squared losses and where ``n mu < 4 (n_features + 1)``.
+        "gradient" (on the logistic loss of single records), "moments", "objective", "output" or a
+        mechanism object. "auto" takes objective perturbation for pure epsilon (output for squared
+        losses), else "gradient", or "moments" for squared losses and where
+        ``n mu < 4 (n_features + 1)``.
 
     Attributes
     ----------
     intercept_ : array of shape (1,)
-        Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight are equally likely
-        (gradient descent), halfway between released class means (moments), or at the public centre of mapped rows.
+        Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight
+        are equally likely (gradient descent), halfway between released class means (moments), or at
+        the public centre of mapped rows.
     released_ : dict
-        ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
-        ``row_length`` (in mapped units), where they were released; ``kept_share`` is 0 where one of the labels could be
-        absent, and coefficients are 0.
+        ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``,
+        ``coordinates`` and ``row_length`` (in mapped units), where they were released;
+        ``kept_share`` is 0 where one of the labels could be absent, and coefficients are 0.
 
     Notes
     -----
     With ``invalid_rows="ignore"`` an invalid row belongs to no class and counts nowhere but in n.
 
-    Privacy: replace-one, the label included unless ``label_private=False``. Public are the shape of X, column names,
-    the label set and all parameters; the class counts are not.
+    Privacy: replace-one, the label included unless ``label_private=False``. Public are the shape of
+    X, column names, the label set and all parameters; the class counts are not.
 
     Examples
     --------
@@ -128,45 +142,65 @@ class DPAUCClassifier(PrivateAUCModel):
     bandwidth: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        bounds, parameters, expected = certificate.bounds, certificate.parameters, self._auc_pair_bounds(facts)
+        bounds = certificate.bounds
+        parameters = certificate.parameters
+        expected = self._auc_pair_bounds(facts)
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
-                "kind of bounds": (type(bounds), LinearBounds), "loss": (bounds.loss, Logistic()),
-                "fit_intercept": (bounds.fit_intercept, True), "row_norm": (bounds.row_norm, row_map.row_norm),
+                "kind of bounds": (type(bounds), LinearBounds),
+                "loss": (bounds.loss, Logistic()),
+                "fit_intercept": (bounds.fit_intercept, True),
+                "row_norm": (bounds.row_norm, row_map.row_norm),
                 "max_norm": (bounds.max_norm, single.max_norm),
                 "ranking": (parameters["gradient"].get("ranking"), True),
-            }  # fmt: skip
+            }
         # The bounds are in units of a released length where there is one.
         found = parameters.get(LONGEST, bounds.row_norm), parameters.get(WIDEST, bounds.distance)
         # How far the hinge's kink is rounded by default may change.
         free = self.loss == "hinge" and self.bandwidth is None
         added = parameters.get(ADDED)
         return {
-            **({} if added is None else {"alpha": (bounds.alpha, float(self.alpha or 0.0) + added)}),
+            **(
+                {} if added is None else {"alpha": (bounds.alpha, float(self.alpha or 0.0) + added)}
+            ),
             "kind of bounds": (type(bounds), PairwiseBounds),
             "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, expected.loss),
             "min_positive": (bounds.min_positive, expected.min_positive),
             "min_negative": (bounds.min_negative, expected.min_negative),
             "label_private": (bounds.label_private, expected.label_private),
-            "row_norm": (found[0], expected.row_norm), "diameter": (found[1], expected.distance),
-        }  # fmt: skip
+            "row_norm": (found[0], expected.row_norm),
+            "diameter": (found[1], expected.distance),
+        }
 
     def _auc_pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
-        owner, row_map = type(self).__name__, replace(facts.row_map, influence="shorten")
+        owner = type(self).__name__
+        row_map = replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if not isinstance(self.label_private, (bool, np.bool_)):
-            raise parameter_error("label_private", owner, "True or False", repr(self.label_private), kind=TypeError)
+            raise parameter_error(
+                "label_private", owner, "True or False", repr(self.label_private), kind=TypeError
+            )
         return PairwiseBounds(
-            n_samples=facts.n_samples, n_features=row_map.n_features,
-            loss=choose_pair_loss(self.loss, bandwidth, owner), row_norm=min(row_map.row_norm, row_map.max_norm),
+            n_samples=facts.n_samples,
+            n_features=row_map.n_features,
+            loss=choose_pair_loss(self.loss, bandwidth, owner),
+            row_norm=min(row_map.row_norm, row_map.max_norm),
             diameter=row_map.diameter,
-            min_positive=check_count("min_positive", owner, self.min_positive, most=facts.n_samples),
-            min_negative=check_count("min_negative", owner, self.min_negative, most=facts.n_samples),
-            label_private=bool(self.label_private), neighbors=self.neighbors, ignored_rows=facts.ignored_rows,
-        )  # fmt: skip
+            min_positive=check_count(
+                "min_positive", owner, self.min_positive, most=facts.n_samples
+            ),
+            min_negative=check_count(
+                "min_negative", owner, self.min_negative, most=facts.n_samples
+            ),
+            label_private=bool(self.label_private),
+            neighbors=self.neighbors,
+            ignored_rows=facts.ignored_rows,
+        )
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+    def _plan(
+        self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
+    ) -> MechanismPlan:
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -174,8 +208,9 @@ class DPAUCClassifier(PrivateAUCModel):
         bounds = self._auc_pair_bounds(facts)
         if not (whole or bounds.label_private):
             raise ValueError(
-                f"The 'label_private' parameter of {owner} must be True with groups, rows_per_person or weights: a "
-                "person has rows of both labels, and keeps none of them. Got False instead."
+                f"The 'label_private' parameter of {owner} must be True with groups, "
+                "rows_per_person or weights: a person has rows of both labels, and keeps none of "
+                "them. Got False instead."
             )
         row_map = replace(facts.row_map, influence="shorten")
         alpha = check_optional_positive("alpha", self.alpha, owner)
@@ -185,16 +220,21 @@ class DPAUCClassifier(PrivateAUCModel):
         named = self.mechanism
         descent = named if isinstance(named, NoisyGradientDescent) else NoisyGradientDescent()
         weighted, single = single_records(facts, self.neighbors, descent.clip_limit)
-        # A person with rows of both labels is in pairs with itself: no bound is proven for means over pairs.
+        # A person with rows of both labels is in pairs with itself: no bound is proven for means
+        # over pairs.
         named = "gradient" if not whole and named == "auto" else named
-        chosen = choose_auc_mechanism(named, bounds, single, facts.guarantee, alpha, find_length, owner)
+        chosen = choose_auc_mechanism(
+            named, bounds, single, facts.guarantee, alpha, find_length, owner
+        )
         descends = isinstance(chosen.bounds, LinearBounds)
         if not (whole or descends):
             raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, rows_per_person or weights: how "
-                f"far a person can move a mean over pairs is not proven. Got {self.mechanism!r} instead."
+                f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, "
+                "rows_per_person or weights: how far a person can move a mean over pairs is not "
+                f"proven. Got {self.mechanism!r} instead."
             )
-        parameters, mapping = {**labels, **chosen.parameters}, weighted if descends else row_map
+        parameters = {**labels, **chosen.parameters}
+        mapping = weighted if descends else row_map
         return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
@@ -203,7 +243,9 @@ class DPAUCClassifier(PrivateAUCModel):
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
-        return PartitionedPairwiseObjective(cast("DaskRows | MemoryRows", rows), *facts, row_norm=row_norm)
+        return PartitionedPairwiseObjective(
+            cast("DaskRows | MemoryRows", rows), *facts, row_norm=row_norm
+        )
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         super()._store(coefficients, plan)
@@ -216,18 +258,29 @@ class DPAUCClassifier(PrivateAUCModel):
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
         """Return the area under the ROC curve of `decision_function` for rows of both classes."""
         positive = np.asarray(y) == self.classes_[1]
-        return float(roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight))
+        return float(
+            roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight)
+        )
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        bounds, facts = self.certificate_.bounds, super()._summary_facts()
+        bounds = self.certificate_.bounds
+        facts = super()._summary_facts()
         if isinstance(bounds, LinearBounds):
             return [*facts, ("labels", "private")]
         counts = f"at least {bounds.min_positive:,} and {bounds.min_negative:,}"
-        return [*facts, ("class counts", counts), ("labels", "private" if bounds.label_private else "public")]
+        return [
+            *facts,
+            ("class counts", counts),
+            ("labels", "private" if bounds.label_private else "public"),
+        ]
 
 
-def single_records(facts: PublicModelFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
-    """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
+def single_records(
+    facts: PublicModelFacts, neighbors: str, clip_limit: float
+) -> tuple[RowMap, LinearBounds]:
+    """Return how rows are mapped for a descent along the logistic loss of single records, and
+    its public facts.
+    """
     row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
     return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), neighbors)
 
@@ -236,41 +289,46 @@ def single_records(facts: PublicModelFacts, neighbors: str, clip_limit: float) -
 class DPTopRankClassifier(PrivateAUCModel):
     r"""Linear scores that are accurate at the top of a ranked list, under differential privacy.
 
-    Minimises ``F(theta) = (1 / max(n+, m+)) sum_{positive i} loss(x_i . theta - T(theta)) + (alpha/2) ||theta||^2``
-    where ``T(theta)`` is the smoothed mean of the ``top`` largest scores of negative records: positive records are to
-    score above the negative ones that score highest. `decision_function` ranks.
+    Minimises ``F(theta) = (1 / max(n+, m+)) sum_{positive i} loss(x_i . theta - T(theta)) +
+    (alpha/2) ||theta||^2`` where ``T(theta)`` is the smoothed mean of the ``top`` largest scores of
+    negative records: positive records are to score above the negative ones that score highest.
+    `decision_function` ranks.
 
     Parameters
     ----------
     top : int, default=100
-        K: how many negative records, those of highest score, positive ones are compared with. Noise shrinks with K.
+        K: how many negative records, those of highest score, positive ones are compared with. Noise
+        shrinks with K.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
-        Of the difference: smooth, never negative and never increasing; the hinge is smoothed with bandwidth 0.5.
+        Of the difference: smooth, never negative and never increasing; the hinge is smoothed with
+        bandwidth 0.5.
     min_positive : int, optional
-        m+: public lower bound on the number of positive records, ``top`` by default. Noise shrinks with it; the
-        guarantee holds even if the data have fewer, whose losses then count less.
+        m+: public lower bound on the number of positive records, ``top`` by default. Noise shrinks
+        with it; the guarantee holds even if the data have fewer, whose losses then count less.
     row_norm : float, optional
-        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
-        bounds).
+        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1
+        without feature bounds).
     neighbors, nominal_samples, class_weight, rows_per_person, person_weight
         At their defaults only: bounds are proven for a replaced row that is a record of its own.
     alpha : float, optional
-        Penalty; by default such that noise moves the score of a row by no more than 1/20, from public facts.
+        Penalty; by default such that noise moves the score of a row by no more than 1/20, from
+        public facts.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Only output perturbation has a proof here.
 
     Attributes
     ----------
     intercept_ : array of shape (1,)
-        Puts the threshold of `predict`, which a ranking leaves open, at the public centre of the mapped rows.
+        Puts the threshold of `predict`, which a ranking leaves open, at the public centre of the
+        mapped rows.
 
     Notes
     -----
-    Data are held in memory, those of a Dask collection and of a sparse matrix too. An invalid row that is ignored
-    belongs to no class and counts nowhere but in n.
+    Data are held in memory, those of a Dask collection and of a sparse matrix too. An invalid row
+    that is ignored belongs to no class and counts nowhere but in n.
 
-    Privacy: replace-one, the label included. Public are the shape of X, column names, the label set and all parameters;
-    the class counts are not.
+    Privacy: replace-one, the label included. Public are the shape of X, column names, the label set
+    and all parameters; the class counts are not.
 
     Examples
     --------
@@ -288,7 +346,11 @@ class DPTopRankClassifier(PrivateAUCModel):
     def _checked_top_and_min_positive(self) -> dict[str, int]:
         owner = type(self).__name__
         top = check_count("top", owner, self.top, 1)
-        least = top if self.min_positive is None else check_count("min_positive", owner, self.min_positive, 1)
+        least = (
+            top
+            if self.min_positive is None
+            else check_count("min_positive", owner, self.min_positive, 1)
+        )
         return {"top": top, "min_positive": least}
 
     def _own_loss(self) -> PointwiseLoss:
@@ -296,53 +358,79 @@ class DPTopRankClassifier(PrivateAUCModel):
         loss = tilted_or_robust_loss(self.loss, MARGIN_LOSSES, owner)
         if loss.slope_range[1] > 0:
             raise ValueError(
-                f"The 'loss' parameter of {owner} must never increase, as 'logistic' and 'hinge'. Got {loss!r} instead."
+                f"The 'loss' parameter of {owner} must never increase, as 'logistic' and 'hinge'. "
+                f"Got {loss!r} instead."
             )
         return loss
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
+    def _plan(
+        self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
+    ) -> MechanismPlan:
         owner = type(self).__name__
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         parameters = self._two_labels(n_classes)
-        privacy_unit.require_rows(owner, "how far a person can move the top of a list is not proven")
+        privacy_unit.require_rows(
+            owner, "how far a person can move the top of a list is not proven"
+        )
         if self.neighbors == "add_or_remove_one":
             allowed = "'replace_one': where minimisers lie depends on a public number of records"
             raise parameter_error("neighbors", owner, allowed, "'add_or_remove_one'")
         facts = self._public_facts(privacy_unit, n_features)
         row_map = replace(facts.row_map, influence="shorten")
         bounds = TopRankBounds(
-            n_samples=facts.n_samples, n_features=row_map.n_features, loss=self._own_loss(),
-            row_norm=min(row_map.row_norm, row_map.max_norm), neighbors=self.neighbors,
+            n_samples=facts.n_samples,
+            n_features=row_map.n_features,
+            loss=self._own_loss(),
+            row_norm=min(row_map.row_norm, row_map.max_norm),
+            neighbors=self.neighbors,
             **self._checked_top_and_min_positive(),
-        )  # fmt: skip
+        )
         alpha = check_optional_positive("alpha", self.alpha, owner)
         if alpha is None:
             alpha = top_rank_output_penalty(bounds, facts.guarantee, parameters)
-        return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map)
+        return self._certified_plan(
+            facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map
+        )
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
+        bounds = certificate.bounds
+        row_map = replace(facts.row_map, influence="shorten")
         return {
             "kind of bounds": (type(bounds), TopRankBounds),
             "loss": (bounds.loss, self._own_loss()),
             "row_norm": (bounds.row_norm, min(row_map.row_norm, row_map.max_norm)),
             "width": (bounds.width, TopRankBounds.width),
-            **{name: (getattr(bounds, name), value) for name, value in self._checked_top_and_min_positive().items()},
+            **{
+                name: (getattr(bounds, name), value)
+                for name, value in self._checked_top_and_min_positive().items()
+            },
         }
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         facts = certificate.bounds
-        constants = (facts.loss, facts.row_norm, facts.top, facts.min_positive, facts.alpha, facts.width)
+        constants = (
+            facts.loss,
+            facts.row_norm,
+            facts.top,
+            facts.min_positive,
+            facts.alpha,
+            facts.width,
+        )
         return TopRankObjective(cast("DaskRows | MemoryRows", rows), None, *constants)
 
     def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
-        """Return the average precision of `decision_function`, which counts the top of a list most."""
-        positive, scores = np.asarray(y) == self.classes_[1], self.decision_function(X)
+        """Return the average precision of `decision_function`, which counts the top of a list
+        most.
+        """
+        positive = np.asarray(y) == self.classes_[1]
+        scores = self.decision_function(X)
         return float(average_precision_score(positive, scores, sample_weight=sample_weight))
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
         return [
-            *super()._summary_facts(), ("top", f"above the {bounds.top:,} negative records of highest score"),
-            ("class counts", f"at least {bounds.min_positive:,} positive"), ("labels", "private"),
-        ]  # fmt: skip
+            *super()._summary_facts(),
+            ("top", f"above the {bounds.top:,} negative records of highest score"),
+            ("class counts", f"at least {bounds.min_positive:,} positive"),
+            ("labels", "private"),
+        ]

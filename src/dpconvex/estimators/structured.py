@@ -1,4 +1,6 @@
-"""Estimators of structured losses, of whole residual vectors: a record is a matrix and a vector of targets."""
+"""Estimators of structured losses, of whole residual vectors: a record is a matrix and a vector
+of targets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.settings import check_optional_positive, invalid_rows_setting, least_rows, resolve_kernel_setting
+from dpconvex.inputs.settings import (
+    check_optional_positive,
+    invalid_rows_setting,
+    least_rows,
+    resolve_kernel_setting,
+)
 from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.mechanisms.mechanism import MechanismPlan
@@ -43,17 +50,20 @@ class PrivateStructuredModel(PrivateModel):
     Parameters
     ----------
     operator_norm : float, default=1.0
-        Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, which weights them.
-        A value at or below the usual norm is best: noise is proportional to it. Defaults are made for coefficients of
-        order 1.
+        Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole,
+        which weights them. A value at or below the usual norm is best: noise is proportional to it.
+        Defaults are made for coefficients of order 1.
     bandwidth : float, optional
-        Smoothing bandwidth in units of scaled residuals; by default that of smallest predicted risk, for descents none.
+        Smoothing bandwidth in units of scaled residuals; by default that of smallest predicted
+        risk, for descents none.
     kernel : str or Kernel, default="gaussian"
         Smoothing kernel.
     smoothing : {"convolution", "moreau"}, default="convolution"
-        Smooth from above by convolution, or from below by the Moreau envelope of the same curvature.
+        Smooth from above by convolution, or from below by the Moreau envelope of the same
+        curvature.
     mechanism : {"auto", "objective", "gradient", "output", "sgd"} or Mechanism
-        How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
+        How noise is added; "auto" takes the one with the smallest predicted risk, from public
+        facts.
 
     Attributes
     ----------
@@ -62,9 +72,11 @@ class PrivateStructuredModel(PrivateModel):
 
     Notes
     -----
-    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
+    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for
+    all coefficients.
 
-    Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
+    Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all
+    parameters.
     """
 
     #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
@@ -82,35 +94,47 @@ class PrivateStructuredModel(PrivateModel):
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
         owner = type(self).__name__
-        norm = check_optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
+        norm = check_optional_positive(
+            "operator_norm", self.get_params(deep=False)["operator_norm"], owner
+        )
         if norm is None:
             raise parameter_error("operator_norm", owner, "a finite number above 0", "None")
         facts = super()._public_facts(privacy_unit, n_features)
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        owner, loss = type(self).__name__, certificate.bounds.loss
+        owner = type(self).__name__
+        loss = certificate.bounds.loss
         width = certificate.parameters.get("bandwidth")
         expected = self._loss(loss.outputs)
         if width is not None:
-            expected = self._smoothed_loss(expected, convolve_vector(expected, self._kernel(loss.outputs), width))
-        stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
+            expected = self._smoothed_loss(
+                expected, convolve_vector(expected, self._kernel(loss.outputs), width)
+            )
+        stated = {
+            "kind of bounds": (type(certificate.bounds), StructuredBounds),
+            "loss": (loss, expected),
+        }
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
         if bandwidth is not None:
             stated["bandwidth"] = (width, bandwidth)
         return stated
 
     def _smoothed_loss(self, kinked: VectorLoss, convolved: VectorLoss) -> VectorLoss:
-        """Return the loss that a structured estimator fits: the convolved one, or an envelope of the same curvature."""
+        """Return the loss that a structured estimator fits: the convolved one, or an envelope of
+        the same curvature.
+        """
         if self.smoothing not in ("convolution", "moreau"):
             owner = type(self).__name__
-            raise parameter_error("smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing))
+            raise parameter_error(
+                "smoothing", owner, "'convolution' or 'moreau'", repr(self.smoothing)
+            )
         if self.smoothing == "convolution":
             return convolved
         if not math.isfinite(convolved.smoothness):
             raise ValueError(
-                f"The 'smoothing' parameter of {type(self).__name__} is 'moreau', but nothing is smoothed: give a "
-                "bandwidth, or use the mechanism 'objective' or 'output'."
+                f"The 'smoothing' parameter of {type(self).__name__} is 'moreau', but nothing is "
+                "smoothed: give a bandwidth, or use the mechanism 'objective' or 'output'."
             )
         return moreau_vector(cast(Any, kinked), "energy", float(convolved.smoothness))
 
@@ -120,33 +144,43 @@ class PrivateStructuredModel(PrivateModel):
             return ExponentialKernel(loss.outputs - (loss.link is not None))
         return resolve_kernel_setting(self.kernel, type(self).__name__)
 
-    def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
+    def _bounds(
+        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+    ) -> StructuredBounds:
         return StructuredBounds(
-            n_samples=facts.n_samples, n_features=int(n_features),
+            n_samples=facts.n_samples,
+            n_features=int(n_features),
             loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
-            operator_norm=facts.parameters["operator_norm"], neighbors=self.neighbors, **own,
-        )  # fmt: skip
+            operator_norm=facts.parameters["operator_norm"],
+            neighbors=self.neighbors,
+            **own,
+        )
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
         owner = type(self).__name__
         facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
-            check_optional_positive(name, getattr(self, name), owner) for name in ("alpha", "bandwidth")
+            check_optional_positive(name, getattr(self, name), owner)
+            for name in ("alpha", "bandwidth")
         )
         bounds = self._bounds(facts, n_features, n_outputs)
-        request = MechanismRequest(facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth)
+        request = MechanismRequest(
+            facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth
+        )
         chosen = choose_structured_mechanism(self.mechanism, request, owner)
         planned = cast(StructuredBounds, chosen.bounds)
         fitted = replace(planned, loss=self._smoothed_loss(bounds.loss, planned.loss))
         return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
-        """Return the certificate of a structured fit, before any data: equal to ``certificate_`` after such a fit.
+        """Return the certificate of a structured fit, before any data: equal to ``certificate_``
+        after such a fit.
 
         Parameters
         ----------
         n_samples, n_features, n_outputs : int
-            Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of rows of a record.
+            Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of
+            rows of a record.
         """
         return self._plan(PersonUnit(n_samples), n_features, n_outputs).certificate
 
@@ -156,7 +190,8 @@ class PrivateStructuredModel(PrivateModel):
         Parameters
         ----------
         A, Y : arrays of shape (n_samples, n_outputs, n_features) and (n_samples, n_outputs)
-            Matrices and targets; records of larger norm than ``operator_norm`` are scaled down as a whole.
+            Matrices and targets; records of larger norm than ``operator_norm`` are scaled down as a
+            whole.
         """
         return self._fit(A, Y)
 
@@ -164,11 +199,16 @@ class PrivateStructuredModel(PrivateModel):
         return 3
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, axes, ignored, least = (
-            type(self).__name__, self._axes(), invalid_rows_setting(self), least_rows(self.neighbors),
-        )  # fmt: skip
-        matrices = read_structured_numbers("A", A, axes, owner, least, finite=not ignored, narrow=True)
-        targets = read_structured_numbers("Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3)
+        owner = type(self).__name__
+        axes = self._axes()
+        ignored = invalid_rows_setting(self)
+        least = least_rows(self.neighbors)
+        matrices = read_structured_numbers(
+            "A", A, axes, owner, least, finite=not ignored, narrow=True
+        )
+        targets = read_structured_numbers(
+            "Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3
+        )
         if targets.shape != matrices.shape[:-1]:
             wanted = "(n, m, d) and (n, m)" if axes == 3 else "(n, d) and (n,)"
             raise ValueError(
@@ -176,7 +216,8 @@ class PrivateStructuredModel(PrivateModel):
                 f"Got {matrices.shape} and {targets.shape} instead."
             )
         if axes == 2:
-            matrices, targets = matrices[:, None, :], targets[:, None]
+            matrices = matrices[:, None, :]
+            targets = targets[:, None]
         n_samples, self.n_outputs_, self.n_features_in_ = matrices.shape
         if ignored:
             matrices, targets = without_invalid(matrices, targets)
@@ -185,29 +226,37 @@ class PrivateStructuredModel(PrivateModel):
     def _objectives(
         self, A: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
     ) -> Sequence[Objective]:
-        bounds, limit = plan.certificate.bounds, _structured_target_limit(plan.certificate)
+        bounds = plan.certificate.bounds
+        limit = _structured_target_limit(plan.certificate)
         (Y,) = targets
         records = self._records(cast(Array, A), cast(Array, Y), bounds, limit)
         return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
-    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
-        link, norms = bounds.loss.link, (bounds.operator_norm, bounds.link_norm)
+    def _records(
+        self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
+    ) -> StructuredRecords:
+        link = bounds.loss.link
+        norms = (bounds.operator_norm, bounds.link_norm)
         labelled = link is not None and link.kind != "residual"
-        return StructuredRecords(A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled)
+        return StructuredRecords(
+            A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled
+        )
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         (self.coef_,) = coefficients
         self.intercept_ = 0.0
 
     def predict(self, A: ArrayLike) -> Array:
-        """Return a structured model's ``A @ coef_`` of all rows of a record; with a shared matrix, of its one row."""
+        """Return a structured model's ``A @ coef_`` of all rows of a record; with a shared
+        matrix, of its one row.
+        """
         check_is_fitted(self)
         owner = type(self).__name__
         matrices = read_structured_numbers("A", A, self._axes(), owner)
         if matrices.shape[-1] != self.n_features_in_:
             raise ValueError(
-                f"A has {matrices.shape[-1]} features, but {owner} is expecting {self.n_features_in_} features as "
-                "input."
+                f"A has {matrices.shape[-1]} features, but {owner} is expecting "
+                f"{self.n_features_in_} features as input."
             )
         return linear_predictions(matrices, self.coef_)
 
@@ -217,8 +266,12 @@ class PrivateStructuredModel(PrivateModel):
         return -float(self._loss(residuals.shape[1]).value(residuals).mean())
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        bounds, parameters = self.certificate_.bounds, self.certificate_.parameters
-        facts = [("outputs", f"{bounds.loss.outputs} per record"), ("operator norm", f"{bounds.operator_norm:.4g}")]
+        bounds = self.certificate_.bounds
+        parameters = self.certificate_.parameters
+        facts = [
+            ("outputs", f"{bounds.loss.outputs} per record"),
+            ("operator norm", f"{bounds.operator_norm:.4g}"),
+        ]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g}"))
         return facts
@@ -233,31 +286,46 @@ class PrivateStructuredModel(PrivateModel):
 
 
 def _structured_target_limit(certificate: Certificate) -> float:
-    """Return the public bound to which structured targets are clamped: margins hardly ever come near it.
+    """Return the public bound to which structured targets are clamped: margins hardly ever come
+    near it.
 
-    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
-    the nominal number, targets are clamped a little early, which costs no privacy.
+    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are
+    far more records than the nominal number, targets are clamped a little early, which costs no
+    privacy.
     """
-    bounds, terms = certificate.bounds, certificate.noise
+    bounds = certificate.bounds
+    terms = certificate.noise
     n = bounds.n_samples
     if "gradients" in terms:
         descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
-        longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get("batch_size", n)
+        longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get(
+            "batch_size", n
+        )
         return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
     linear_norm = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
     return float(bounds.target_reach(linear_norm))
 
 
 def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
-    """Return records with zeros in place of every one that holds NaN or infinity: their gradient is 0 everywhere."""
+    """Return records with zeros in place of every one that holds NaN or infinity: their gradient
+    is 0 everywhere.
+    """
     valid = np.asarray(np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1))
     return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
 
 
 def read_structured_numbers(
-    name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
+    name: str,
+    data: object,
+    axes: int,
+    owner: str,
+    least: int = 1,
+    finite: bool = True,
+    narrow: bool = False,
 ) -> Array:
-    """Return structured records' numbers, checked, float32 where they may be narrow; errors never quote a value."""
+    """Return structured records' numbers, checked, float32 where they may be narrow; errors
+    never quote a value.
+    """
     shape = _SHAPES[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
     if issparse(data):
@@ -267,8 +335,8 @@ def read_structured_numbers(
         )
     if isinstance(data, np.ma.MaskedArray):
         raise TypeError(
-            f"{problem} Got a masked array instead, whose masked values would be used. Use {name}.filled(value) with a "
-            "public value."
+            f"{problem} Got a masked array instead, whose masked values would be used. Use "
+            f"{name}.filled(value) with a public value."
         )
     try:
         array = np.asarray(data) if finite else partition_objects_to_numbers(np.asarray(data))
@@ -289,11 +357,12 @@ def read_structured_numbers(
 
 @with_parameters
 class DPMedian(PrivateStructuredModel):
-    r"""Coefficients of several outputs at once, by least absolute deviations, under differential privacy.
+    r"""Coefficients of several outputs at once, by least absolute deviations, under differential
+    privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + (alpha/2) ||theta||^2``, smoothed by convolution where
-    the mechanism needs that. A record is scaled as a whole by ``min(1, operator_norm / ||A||)``, which weights it and
-    leaves the meaning of theta as it is.
+    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + (alpha/2) ||theta||^2``, smoothed by
+    convolution where the mechanism needs that. A record is scaled as a whole by
+    ``min(1, operator_norm / ||A||)``, which weights it and leaves the meaning of theta as it is.
 
     Examples
     --------
@@ -312,10 +381,11 @@ class DPMedian(PrivateStructuredModel):
 
 @with_parameters
 class DPPiecewiseLinear(PrivateStructuredModel):
-    r"""Coefficients that minimise a maximum of affine functions of the residuals, under differential privacy.
+    r"""Coefficients that minimise a maximum of affine functions of the residuals, under
+    differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i max_p (<a_p, Y_i - A_i theta> + b_p) + (alpha/2) ||theta||^2``, smoothed by
-    convolution where the mechanism needs that.
+    Minimises ``F(theta) = (1/n) sum_i max_p (<a_p, Y_i - A_i theta> + b_p) + (alpha/2)
+    ||theta||^2``, smoothed by convolution where the mechanism needs that.
 
     Parameters
     ----------
@@ -354,20 +424,23 @@ LINKS = {"logistic": Logistic(), "huber": Huber(1.0)}
 class DPL1Link(PrivateStructuredModel):
     r"""Coefficients that minimise ``||A theta||_1 + h(z^T theta)``, under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + h(y_i, z_i . theta) + (alpha/2) ||theta||^2``, the norm
-    smoothed by convolution. With a public ``matrix`` in place of the A_i it is a generalised linear model with the
-    penalty ``||matrix theta||_1``, and the penalty costs no noise.
+    Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + h(y_i, z_i . theta) + (alpha/2)
+    ||theta||^2``, the norm smoothed by convolution. With a public ``matrix`` in place of the A_i it
+    is a generalised linear model with the penalty ``||matrix theta||_1``, and the penalty costs no
+    noise.
 
     Parameters
     ----------
     link : {"logistic", "huber"} or loss, default="logistic"
-        The function h: a smooth pointwise loss of bounded slope, of ``y - z . theta`` or, for margin losses, of
-        ``y (z . theta)`` with labels -1 and +1.
+        The function h: a smooth pointwise loss of bounded slope, of ``y - z . theta`` or, for
+        margin losses, of ``y (z . theta)`` with labels -1 and +1.
     matrix : float or array of shape (m, n_features), optional
-        PUBLIC matrix of the norm; a number stands for that multiple of the identity. Then ``fit(X, y)`` takes rows and
-        targets. Without it ``fit(A, Y)`` takes the A_i with z_i as the last row, and their targets.
+        PUBLIC matrix of the norm; a number stands for that multiple of the identity. Then
+        ``fit(X, y)`` takes rows and targets. Without it ``fit(A, Y)`` takes the A_i with z_i as the
+        last row, and their targets.
     operator_norm : float, default=1.0
-        Bound on the spectral norm of A_i; longer ones are scaled down as a whole. Not used with ``matrix``.
+        Bound on the spectral norm of A_i; longer ones are scaled down as a whole. Not used with
+        ``matrix``.
     link_norm : float, default=1.0
         Bound on the norm of z; longer rows are scaled down, with the target of a residual link.
 
@@ -375,8 +448,9 @@ class DPL1Link(PrivateStructuredModel):
     -----
     There is no intercept: give a constant column. Labels beyond -1 and +1 are clipped.
 
-    Privacy: public are the shape of the data (a nominal number of records under add-or-remove-one), ``matrix`` and all
-    parameters. A shared matrix is offered under replace-one, where its term is the same for neighbours and cancels
+    Privacy: public are the shape of the data (a nominal number of records under add-or-remove-one),
+    ``matrix`` and all parameters. A shared matrix is offered under replace-one, where its term is
+    the same for neighbours and cancels
     (:class:`~dpconvex.privacy.bounds.structured_bounds.StructuredBounds`).
 
     Examples
@@ -399,7 +473,10 @@ class DPL1Link(PrivateStructuredModel):
         if isinstance(self.link, str) and self.link in LINKS:
             return LINKS[self.link]
         raise parameter_error(
-            "link", type(self).__name__, f"one of {list(LINKS)} or a smooth pointwise loss", repr(self.link)
+            "link",
+            type(self).__name__,
+            f"one of {list(LINKS)} or a smooth pointwise loss",
+            repr(self.link),
         )
 
     def _shared_matrix(self, n_features: int) -> Array | None:
@@ -411,7 +488,12 @@ class DPL1Link(PrivateStructuredModel):
             matrix = np.array(np.nan)
         if matrix.ndim == 0:
             matrix = float(matrix) * np.eye(n_features)
-        if matrix.ndim != 2 or matrix.shape[1] != n_features or not np.isfinite(matrix).all() or not matrix.any():
+        if (
+            matrix.ndim != 2
+            or matrix.shape[1] != n_features
+            or not np.isfinite(matrix).all()
+            or not matrix.any()
+        ):
             allowed = f"None, a number other than 0, or finite numbers of shape (m, {n_features})"
             raise parameter_error("matrix", type(self).__name__, allowed, "another shape or value")
         return matrix
@@ -419,19 +501,25 @@ class DPL1Link(PrivateStructuredModel):
     def _loss(self, outputs: int) -> VectorLoss:
         if outputs < 2:
             raise ValueError(
-                f"The records of {type(self).__name__} must have at least two rows: those of the norm, and that of the "
-                f"link. Got {outputs} instead. Give 'matrix' for a penalty that all records share."
+                f"The records of {type(self).__name__} must have at least two rows: those of the "
+                f"norm, and that of the link. Got {outputs} instead. Give 'matrix' for a penalty "
+                "that all records share."
             )
         return L1WithLink(outputs - 1, self._link_loss())
 
-    def _bounds(self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any) -> StructuredBounds:
+    def _bounds(
+        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+    ) -> StructuredBounds:
         norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
         shared = self._shared_matrix(n_features)
         own |= {"link_norm": 1.0 if norm is None else norm, "shared": _as_tuples(shared)}
-        return super()._bounds(facts, n_features, n_outputs if shared is None else len(shared) + 1, **own)
+        return super()._bounds(
+            facts, n_features, n_outputs if shared is None else len(shared) + 1, **own
+        )
 
     def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
-        facts, shared = super()._public_facts(privacy_unit, n_features), self._shared_matrix(n_features)
+        facts = super()._public_facts(privacy_unit, n_features)
+        shared = self._shared_matrix(n_features)
         if shared is None:
             return facts
         norm = float(np.linalg.norm(shared, 2)) * (1 + 1e-12)
@@ -443,7 +531,10 @@ class DPL1Link(PrivateStructuredModel):
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         bounds = certificate.bounds
-        stated["shared matrix"] = (bounds.shared, _as_tuples(self._shared_matrix(bounds.n_features)))
+        stated["shared matrix"] = (
+            bounds.shared,
+            _as_tuples(self._shared_matrix(bounds.n_features)),
+        )
         stated["operator_norm"] = (bounds.operator_norm, facts.parameters["operator_norm"])
         stated["link_norm"] = (bounds.link_norm, self.link_norm)
         return stated
@@ -454,8 +545,9 @@ class DPL1Link(PrivateStructuredModel):
         Parameters
         ----------
         A, Y : arrays of shape (n_samples, m + 1, n_features) and (n_samples, m + 1)
-            Matrices, the last row of each being z, and targets; labels for margin links. With a shared matrix of shape
-            (n_samples, n_features) and (n_samples,): the rows z alone, and targets of the link.
+            Matrices, the last row of each being z, and targets; labels for margin links. With a
+            shared matrix of shape (n_samples, n_features) and (n_samples,): the rows z alone, and
+            targets of the link.
         """
         return self._fit(A, Y)
 
@@ -475,7 +567,8 @@ class DPL1Link(PrivateStructuredModel):
         if self.matrix is not None:
             y = read_structured_numbers("Y", Y, 1, type(self).__name__)
             return -float(np.mean(link.value(y, self.predict(A))))
-        predicted, Y = self.predict(A), read_structured_numbers("Y", Y, 2, type(self).__name__)
+        predicted = self.predict(A)
+        Y = read_structured_numbers("Y", Y, 2, type(self).__name__)
         norm = np.abs(Y[:, :-1] - predicted[:, :-1]).sum(axis=1)
         return -float(np.mean(norm + link.value(Y[:, -1], predicted[:, -1])))
 
@@ -488,8 +581,9 @@ def _as_tuples(matrix: Array | None) -> tuple[tuple[float, ...], ...] | None:
 class DPBowl(PrivateStructuredModel):
     r"""Coefficients that minimise ``(||Y - A theta||_1 - level)^+``, under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i (||Y_i - A_i theta||_1 - level_i)^+ + (alpha/2) ||theta||^2``, smoothed by
-    convolution where the mechanism needs that: residuals within a record's level cost nothing.
+    Minimises ``F(theta) = (1/n) sum_i (||Y_i - A_i theta||_1 - level_i)^+ + (alpha/2)
+    ||theta||^2``, smoothed by convolution where the mechanism needs that: residuals within a
+    record's level cost nothing.
 
     Notes
     -----
@@ -526,19 +620,29 @@ class DPBowl(PrivateStructuredModel):
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         targets, level = cast(tuple[object, ArrayLike], Y)
         stack, read, shape = super()._read(A, targets)
-        owner, ignored = type(self).__name__, invalid_rows_setting(self)
+        owner = type(self).__name__
+        ignored = invalid_rows_setting(self)
         if np.ndim(level) == 0:
             level = np.full(shape[0], level)
-        levels = read_structured_numbers("level", level, 1, owner, least_rows(self.neighbors), finite=not ignored)
+        levels = read_structured_numbers(
+            "level", level, 1, owner, least_rows(self.neighbors), finite=not ignored
+        )
         if len(levels) != shape[0]:
-            raise data_error("level", owner, "a number or have one entry per record", "another length")
-        matrices, stacked = cast(Array, stack), np.column_stack([cast(Array, read[0]), levels])
+            raise data_error(
+                "level", owner, "a number or have one entry per record", "another length"
+            )
+        matrices = cast(Array, stack)
+        stacked = np.column_stack([cast(Array, read[0]), levels])
         if ignored:
             matrices, stacked = without_invalid(matrices, stacked)
         return matrices, [stacked], shape
 
-    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
-        return StructuredRecords(A, Y[:, :-1], bounds.operator_norm, level=Y[:, -1], target_limit=limit)
+    def _records(
+        self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
+    ) -> StructuredRecords:
+        return StructuredRecords(
+            A, Y[:, :-1], bounds.operator_norm, level=Y[:, -1], target_limit=limit
+        )
 
     def score(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> float:
         """Return minus the mean loss: larger is better."""

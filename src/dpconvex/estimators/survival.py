@@ -34,13 +34,16 @@ _PAIR_BLOCK = 1024  # records that are compared with all others at a time
 
 @dataclass(frozen=True)
 class HazardOutcomes:
-    """Outcomes of :class:`~dpconvex.losses.DiscreteHazard` from signed times: below 0 are those of censored records."""
+    """Outcomes of :class:`~dpconvex.losses.DiscreteHazard` from signed times: below 0 are those
+    of censored records.
+    """
 
     horizons: tuple[float, ...]
 
     def __call__(self, y: np.ndarray) -> Array:
         """Return the outcome of every record; NaN, the mark of an invalid one, stays NaN."""
-        times, censored = np.abs(y), np.signbit(y)
+        times = np.abs(y)
+        censored = np.signbit(y)
         # Whoever is censored at the end of a period has survived it.
         survived = np.searchsorted(self.horizons, times, side="right")
         period = np.searchsorted(self.horizons, times, side="left")
@@ -49,47 +52,61 @@ class HazardOutcomes:
 
 
 def signed_times(y: Any, owner: str) -> Any:
-    """Return survival times as one column, negated where no event was seen; each from its own record."""
-    if isinstance(y, (list, tuple)):  # of which numpy would find one type and shape, by all records together
+    """Return survival times as one column, negated where no event was seen; each from its own
+    record.
+    """
+    if isinstance(
+        y, (list, tuple)
+    ):  # of which numpy would find one type and shape, by all records together
         return np.array([_signed_time(record) for record in y])
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
         if hasattr(y, "dask"):
             return y.map_blocks(signed_times, owner, meta=np.empty(0))
         first = y.dtype[0].kind == "b"
-        time, event = y[names[1 if first else 0]], y[names[0 if first else 1]]
+        time = y[names[1 if first else 0]]
+        event = y[names[0 if first else 1]]
     else:
         shape = shape_of_data(y) or ()
         if len(shape) != 2 or shape[1] == 1:
             return y
         if shape[1] != 2:
             raise ValueError(
-                f"The y given to {owner} must have two columns, time and event, or be one of signed times. "
-                f"Got {shape[1]} columns instead."
+                f"The y given to {owner} must have two columns, time and event, or be one of "
+                f"signed times. Got {shape[1]} columns instead."
             )
         if hasattr(y, "dask"):
             if hasattr(y, "columns"):  # a dataframe of partitions
                 return y.map_partitions(_signed_partition, owner, meta=("time", np.float64))
             return y.rechunk({1: 2}).map_blocks(signed_times, owner, drop_axis=1, meta=np.empty(0))
         table = np.asarray(y)
-        time, event = table[:, 0], table[:, 1]
+        time = table[:, 0]
+        event = table[:, 1]
     if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
         raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
-    time, event = (partition_numbers(each) for each in (time, event))  # of floats: a 0 of whole numbers has no sign
+    time, event = (
+        partition_numbers(each) for each in (time, event)
+    )  # of floats: a 0 of whole numbers has no sign
     size = np.abs(time)
     return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
 
 
 def _signed_partition(part: Any, owner: str) -> Any:
-    """Return the signed survival times of a partition of a dataframe: whatever a record holds, no other one fails."""
+    """Return the signed survival times of a partition of a dataframe: whatever a record holds,
+    no other one fails.
+    """
     import pandas as pd
 
     return pd.Series(signed_times(part, owner), index=part.index, name="time")
 
 
 def _signed_time(record: Any) -> float:
-    """Return the signed survival time of one record of a list: a pair, or a number; NaN of anything else."""
-    pair = isinstance(record, (list, tuple)) or (isinstance(record, np.ndarray) and record.ndim == 1)
+    """Return the signed survival time of one record of a list: a pair, or a number; NaN of
+    anything else.
+    """
+    pair = isinstance(record, (list, tuple)) or (
+        isinstance(record, np.ndarray) and record.ndim == 1
+    )
     cells = np.empty(len(record) if pair else 1, dtype=object)
     cells[:] = list(record) if pair else [record]
     time, *event = partition_numbers(cells).tolist() or [math.nan]
@@ -105,15 +122,16 @@ class DPDiscreteHazard(PrivateLinearModel):
     r"""Discrete-time proportional hazards under differential privacy.
 
     The hazard of period j, the probability of an event in it for whoever is at risk, is
-    ``sigma(a_j + x . coef)``: every period has its baseline, and columns shift all log odds alike. Estimates the
-    minimiser of the mean over records of the sum of ``log(1 + exp(z_j)) - 1[event in j] z_j`` over the periods j that
-    a record is at risk in. A record is clipped as a whole, however many periods it has.
+    ``sigma(a_j + x . coef)``: every period has its baseline, and columns shift all log odds alike.
+    Estimates the minimiser of the mean over records of the sum of
+    ``log(1 + exp(z_j)) - 1[event in j] z_j`` over the periods j that a record is at risk in. A
+    record is clipped as a whole, however many periods it has.
 
     Parameters
     ----------
     horizons : sequence of float
-        Public ends of the periods, above 0 and increasing: the first period ends at ``horizons[0]``. Times beyond the
-        last one count as survival of all periods.
+        Public ends of the periods, above 0 and increasing: the first period ends at
+        ``horizons[0]``. Times beyond the last one count as survival of all periods.
 
     Attributes
     ----------
@@ -122,15 +140,16 @@ class DPDiscreteHazard(PrivateLinearModel):
     intercept_ : float
         Log odds of the first period's hazard where all columns are 0.
     released_ : dict
-        ``baseline`` has these log odds of every period; ``outcome_shares`` the released shares of records by period,
-        those censored and those with an event in turn.
+        ``baseline`` has these log odds of every period; ``outcome_shares`` the released shares of
+        records by period, those censored and those with an event in turn.
 
     Notes
     -----
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, all parameters.
-    Everything that ends with an underscore is covered by the guarantee. A record is one row with its time, never a row
-    for each period: equal votes of a person's periods would give each survivor's period less weight than a failure's,
-    so that a hazard of 0.2 would become 0.49 in the first period. ``groups`` are therefore refused but with
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column
+    names, all parameters. Everything that ends with an underscore is covered by the guarantee. A
+    record is one row with its time, never a row for each period: equal votes of a person's periods
+    would give each survivor's period less weight than a failure's, so that a hazard of 0.2 would
+    become 0.49 in the first period. ``groups`` are therefore refused but with
     ``person_weight="rows"``.
 
     Examples
@@ -139,9 +158,12 @@ class DPDiscreteHazard(PrivateLinearModel):
     >>> from dpconvex import DPDiscreteHazard
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 2))
-    >>> time = rng.exponential(10 * np.exp(-X @ [1.0, -0.5])); end = rng.uniform(0, 20, 20_000)
+    >>> time = rng.exponential(10 * np.exp(-X @ [1.0, -0.5]))
+    ... end = rng.uniform(0, 20, 20_000)
     >>> y = np.column_stack([np.minimum(time, end), time <= end])
-    >>> model = DPDiscreteHazard([2, 4, 6, 8, 10], epsilon=1.0, feature_bounds=(-1, 1), random_state=0).fit(X, y)
+    >>> model = DPDiscreteHazard(
+    ...     [2, 4, 6, 8, 10], epsilon=1.0, feature_bounds=(-1, 1), random_state=0
+    ... ).fit(X, y)
     >>> bool(np.allclose(model.coef_, [1.1, -0.6], atol=0.2))
     True
     >>> model.predict_survival(X[:3]).shape
@@ -152,9 +174,13 @@ class DPDiscreteHazard(PrivateLinearModel):
     _: KW_ONLY
 
     def _public_horizons(self) -> tuple[float, ...]:
-        owner, allowed = type(self).__name__, "finite numbers above 0 that increase, at most 200"
+        owner = type(self).__name__
+        allowed = "finite numbers above 0 that increase, at most 200"
         try:
-            ends = tuple(float(end) for end in cast(Sequence[float], np.ravel(np.asarray(self.horizons, np.float64))))
+            ends = tuple(
+                float(end)
+                for end in cast(Sequence[float], np.ravel(np.asarray(self.horizons, np.float64)))
+            )
         except (TypeError, ValueError):
             ends = ()
         increasing = all(low < high for low, high in zip((0.0, *ends), ends, strict=False))
@@ -171,15 +197,22 @@ class DPDiscreteHazard(PrivateLinearModel):
         }
 
     def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        owner, ends = type(self).__name__, self._public_horizons()
+        owner = type(self).__name__
+        ends = self._public_horizons()
         if privacy_unit.people:
             allowed = "'rows' with groups: rows that share a vote would weigh survivors down"
-            remedy = "Give one record per person without groups, or rows_per_person and person_weight='rows'."
+            remedy = (
+                "Give one record per person without groups, or rows_per_person and "
+                "person_weight='rows'."
+            )
             raise parameter_error("person_weight", owner, allowed, "'equal'", remedy)
-        loss, stated = DiscreteHazard(len(ends)), {"horizons": list(ends)}
+        loss = DiscreteHazard(len(ends))
+        stated = {"horizons": list(ends)}
         return self._common_descent_plan(privacy_unit, n_features, loss, "periods", stated)
 
-    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
+    def fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
         """Fit the survival model privately.
 
         Parameters
@@ -187,8 +220,9 @@ class DPDiscreteHazard(PrivateLinearModel):
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows, clipped to ``feature_bounds``; Dask collections too.
         y : array of shape (n_samples, 2) or (n_samples,)
-            Time and whether the event was seen then (1) or the record was censored (0); a structured array with a field
-            of booleans for the event; or one column of signed times, below 0 where a record was censored.
+            Time and whether the event was seen then (1) or the record was censored (0); a
+            structured array with a field of booleans for the event; or one column of signed times,
+            below 0 where a record was censored.
         sample_weight, groups : array of shape (n_samples,), optional
             As for other linear models; groups need ``person_weight="rows"``.
         """
@@ -202,33 +236,47 @@ class DPDiscreteHazard(PrivateLinearModel):
 
     def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
         coef, baseline = self._in_user_units(list(coefficients[0]), plan)
-        self.coef_, self.intercept_, self.released_["baseline"] = coef[0], float(baseline[0]), baseline
+        self.coef_ = coef[0]
+        self.intercept_ = float(baseline[0])
+        self.released_["baseline"] = baseline
 
     def predict(self, X: object) -> NDArray[np.float64]:
-        """Return ``X @ coef_``, the log odds ratio of the hazard: the larger, the sooner events are expected."""
+        """Return ``X @ coef_``, the log odds ratio of the hazard: the larger, the sooner events
+        are expected.
+        """
         return np.asarray(self._linear(X) - self.intercept_)
 
     def predict_survival(self, X: object) -> NDArray[np.float64]:
-        """Return the probability to survive each period and all before it, of shape (n_samples, periods)."""
+        """Return the probability to survive each period and all before it, of shape (n_samples,
+        periods).
+        """
         check_is_fitted(self)
         hazards = expit(self.predict(X)[:, None] + np.asarray(self.released_["baseline"]))
         return np.asarray(np.cumprod(1 - hazards, axis=1))
 
     def _censoring_weights(self) -> Array:
-        """Return one over the probability of being watched until each period begins, by released shares; at most 16."""
+        """Return one over the probability of being watched until each period begins, by released
+        shares; at most 16.
+        """
         shares = np.asarray(self.released_["outcome_shares"])
-        return np.minimum(1 / np.cumprod(1 - (shares / np.cumsum(shares[::-1])[::-1])[:-1:2]), _MOST_WEIGHT)
+        return np.minimum(
+            1 / np.cumprod(1 - (shares / np.cumsum(shares[::-1])[::-1])[:-1:2]), _MOST_WEIGHT
+        )
 
     def predict_median(self, X: object) -> NDArray[np.float64]:
-        """Return the end of the first period that at most half survive; infinite where more survive all of them."""
+        """Return the end of the first period that at most half survive; infinite where more
+        survive all of them.
+        """
         below = self.predict_survival(X) <= 0.5
         ends = np.append(self._public_horizons(), np.inf)
         return np.asarray(ends[np.where(below.any(axis=1), below.argmax(axis=1), below.shape[1])])
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
-        """Return the concordance index of the risk with given times, without noise: of public or other data.
+        """Return the concordance index of the risk with given times, without noise: of public or
+        other data.
 
-        The share of comparable pairs in which the record with the earlier event has the larger risk; ties count half.
+        The share of comparable pairs in which the record with the earlier event has the larger
+        risk; ties count half.
         """
         times = np.asarray(signed_times(y, type(self).__name__), dtype=np.float64).ravel()
         return concordance_index(times, self.predict(X))
@@ -240,17 +288,26 @@ class DPDiscreteHazard(PrivateLinearModel):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         baseline = expit(np.asarray(self.released_["baseline"]))
-        periods = f"{len(baseline)}, hazards {baseline.min():.3g} to {baseline.max():.3g} where columns are 0"
+        periods = (
+            f"{len(baseline)}, hazards {baseline.min():.3g} to {baseline.max():.3g} where "
+            "columns are 0"
+        )
         return [("periods", periods), *linear_shrinkage_facts(self.released_)]
 
 
 def concordance_index(signed: Array, risk: Array) -> float:
-    """Return Harrell's concordance of risks with signed survival times, below 0 if censored; 1/2 without pairs."""
-    times, events = np.abs(signed), ~np.signbit(signed)
+    """Return Harrell's concordance of risks with signed survival times, below 0 if censored; 1/2
+    without pairs.
+    """
+    times = np.abs(signed)
+    events = ~np.signbit(signed)
     agree = pairs = 0.0
     for start in range(0, times.size, _PAIR_BLOCK):
         some = slice(start, start + _PAIR_BLOCK)
-        comparable = ((times > times[some, None]) | ((times == times[some, None]) & ~events)) & events[some, None]
+        comparable = (
+            (times > times[some, None]) | ((times == times[some, None]) & ~events)
+        ) & events[some, None]
         ahead = (risk[some, None] > risk) + 0.5 * (risk[some, None] == risk)
-        agree, pairs = agree + float((ahead * comparable).sum()), pairs + float(comparable.sum())
+        agree = agree + float((ahead * comparable).sum())
+        pairs = pairs + float(comparable.sum())
     return agree / pairs if pairs else 0.5

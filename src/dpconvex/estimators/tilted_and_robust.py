@@ -1,4 +1,6 @@
-"""Tilted models, which weigh badly served records more, and robust models, which withstand an adversary."""
+"""Tilted models, which weigh badly served records more, and robust models, which withstand an
+adversary.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,46 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import TiltedObjective, WorstShareObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.tilted_and_robust_penalties import WALLS, output_penalty_mechanism, with_best_output_penalty
-from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
+from dpconvex.planning.tilted_and_robust_penalties import (
+    WALLS,
+    output_penalty_mechanism,
+    with_best_output_penalty,
+)
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
+    RobustBounds,
+    TiltedBounds,
+    WorstShareBounds,
+)
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
-MARGIN_LOSSES: dict[str, PointwiseLoss] = {"logistic": Logistic(), "hinge": convolve(Hinge(), LogisticKernel(), 0.5)}
-# Residuals in units of half the target's range. Of "squared" those up to 2 count squared: all, where predictions stay
-# within the range.
+MARGIN_LOSSES: dict[str, PointwiseLoss] = {
+    "logistic": Logistic(),
+    "hinge": convolve(Hinge(), LogisticKernel(), 0.5),
+}
+# Residuals in units of half the target's range. Of "squared" those up to 2 count squared: all,
+# where predictions stay within the range.
 RESIDUAL_LOSSES: dict[str, PointwiseLoss] = {
-    "huber": Huber(0.2), "absolute": convolve(Absolute(), LogisticKernel(), 0.05), "squared": Huber(2.0),
-}  # fmt: skip
-# Mean curvature and variance of predictions that are expected in mapped units, where targets fill [-1, 1].
+    "huber": Huber(0.2),
+    "absolute": convolve(Absolute(), LogisticKernel(), 0.05),
+    "squared": Huber(2.0),
+}
+# Mean curvature and variance of predictions that are expected in mapped units, where targets fill
+# [-1, 1].
 _REGRESSION = {"curvature": 0.7, "margin_variance": 0.1}
-# Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
+# Released coefficients below this many standard deviations of the noise are set to zero against a
+# linf adversary.
 _THRESHOLD = 2.0
 
 
-def tilted_or_robust_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: str) -> PointwiseLoss:
-    """Return the smooth loss of a tilted or robust model that a name or object stands for, or raise."""
+def tilted_or_robust_loss(
+    loss: Any, named: Mapping[str, PointwiseLoss], owner: str
+) -> PointwiseLoss:
+    """Return the smooth loss of a tilted or robust model that a name or object stands for, or
+    raise.
+    """
     if isinstance(loss, str) and loss in named:
         return named[loss]
     kind = next(iter(named.values())).kind
@@ -53,13 +74,15 @@ def tilted_or_robust_loss(loss: Any, named: Mapping[str, PointwiseLoss], owner: 
     if fits and math.isfinite(loss.smoothness) and math.isfinite(loss.lipschitz):
         return cast(PointwiseLoss, loss)
     raise ValueError(
-        f"The 'loss' parameter of {owner} must be one of {list(named)} or a smooth {kind} loss of bounded slope. "
-        f"Got {loss!r} instead. Smooth a kinked loss with convolve(loss, kernel, bandwidth)."
+        f"The 'loss' parameter of {owner} must be one of {list(named)} or a smooth {kind} loss of "
+        f"bounded slope. Got {loss!r} instead. Smooth a kinked loss with convolve(loss, kernel, "
+        "bandwidth)."
     )
 
 
 class TiltedOrRobustModel(PrivateLinearModel):
-    """Base of tilted and robust models: output perturbation with the best penalty for bounds of their own.
+    """Base of tilted and robust models: output perturbation with the best penalty for bounds of
+    their own.
 
     Parameters
     ----------
@@ -75,8 +98,11 @@ class TiltedOrRobustModel(PrivateLinearModel):
     def _own_loss(self) -> PointwiseLoss:
         return tilted_or_robust_loss(self.loss, self._named_losses, type(self).__name__)
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None) -> MechanismPlan:
-        owner, loss = type(self).__name__, self._own_loss()
+    def _plan(
+        self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
+    ) -> MechanismPlan:
+        owner = type(self).__name__
+        loss = self._own_loss()
         mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
         parameters: Facts = label_set_facts(self, n_classes) if classifies else {}
@@ -97,7 +123,8 @@ class TiltedOrRobustModel(PrivateLinearModel):
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
     def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        bounds, expected = certificate.bounds, self._own_bounds(facts, self._own_loss())
+        bounds = certificate.bounds
+        expected = self._own_bounds(facts, self._own_loss())
         names = {"loss", "share", "width", "cost", "shape"} & set(vars(expected))
         stated = {name: (vars(bounds).get(name), vars(expected)[name]) for name in sorted(names)}
         return {"kind of bounds": (type(bounds), type(expected)), **stated}
@@ -105,32 +132,38 @@ class TiltedOrRobustModel(PrivateLinearModel):
 
 @with_parameters
 class PrivateTiltedModel(TiltedOrRobustModel):
-    """Base of tilted models: bounds with a range of losses, the tilted objective or that of the worst share.
+    """Base of tilted models: bounds with a range of losses, the tilted objective or that of the
+    worst share.
 
     Parameters
     ----------
     tilt : float, default=1.0
-        0 is the mean of the losses, infinity would be the largest one. The noise grows with the weight that one
-        record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the range of the losses.
+        0 is the mean of the losses, infinity would be the largest one. The noise grows with the
+        weight that one record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the
+        range of the losses.
     share : float or "max", optional
-        In place of a tilt: minimise the mean of the worst ``share n`` losses, at least one and at most all. ``"max"``
-        is the largest loss. The noise is ``1 / share`` times that of a mean, whatever the range of the losses
-        (:class:`~dpconvex.privacy.WorstShareBounds`), so that that of ``"max"`` does not fall with n.
+        In place of a tilt: minimise the mean of the worst ``share n`` losses, at least one and at
+        most all. ``"max"`` is the largest loss. The noise is ``1 / share`` times that of a mean,
+        whatever the range of the losses (:class:`~dpconvex.privacy.WorstShareBounds`), so that that
+        of ``"max"`` does not fall with n.
     neighbors : {"replace_one", "add_or_remove_one"}
-        A replaced record may change its label. A tilt has no bound for add-or-remove-one, a share has.
+        A replaced record may change its label. A tilt has no bound for add-or-remove-one, a share
+        has.
     row_norm : float, optional
-        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). The
-        influence weight of a longer row multiplies its loss, in the exponent too.
+        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without
+        feature bounds). The influence weight of a longer row multiplies its loss, in the exponent
+        too.
     coef_bound : float, optional
-        Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 % of it, which bounds
-        the losses; what is released is projected on it. By default the best of a few by predicted risk, or none.
+        Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 %
+        of it, which bounds the losses; what is released is projected on it. By default the best of
+        a few by predicted risk, or none.
 
     Notes
     -----
     A tilted fit weighs hard records more: probabilities are scores rather than calibrated.
 
-    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, the label set
-    and all parameters; a tilt under replace-one only.
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column
+    names, the label set and all parameters; a tilt under replace-one only.
     """
 
     tilt: float = 1.0
@@ -138,17 +171,23 @@ class PrivateTiltedModel(TiltedOrRobustModel):
     _: KW_ONLY
     share: float | str | None = None
 
-    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> TiltedBounds | WorstShareBounds:
+    def _own_bounds(
+        self, facts: PublicModelFacts, loss: PointwiseLoss
+    ) -> TiltedBounds | WorstShareBounds:
         ignored = {"ignored_rows": facts.ignored_rows}
         if self.share is not None:
             share = self._worst_share(facts.n_samples)
             return facts.bounds_of(WorstShareBounds, loss, self.neighbors, share=share, **ignored)
-        tilt, wall = check_nonnegative_setting("tilt", self.tilt, type(self).__name__), facts.parameters["coef_bound"]
-        return facts.bounds_of(TiltedBounds, loss, self.neighbors, tilt=tilt, coef_bound=wall, **ignored)
+        tilt = check_nonnegative_setting("tilt", self.tilt, type(self).__name__)
+        wall = facts.parameters["coef_bound"]
+        return facts.bounds_of(
+            TiltedBounds, loss, self.neighbors, tilt=tilt, coef_bound=wall, **ignored
+        )
 
     def _worst_share(self, n_samples: int) -> float:
         """Return the share as a number; "max" is that of one record."""
-        owner, share = type(self).__name__, self.share
+        owner = type(self).__name__
+        share = self.share
         if isinstance(share, str) and share == "max":
             return 1 / n_samples
         allowed = f"None, 'max' or a number between 1/n ({1 / n_samples:.3g} here) and 1"
@@ -166,25 +205,41 @@ class PrivateTiltedModel(TiltedOrRobustModel):
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if isinstance(bounds, WorstShareBounds):
-            return WorstShareObjective(rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples)
-        return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
+            return WorstShareObjective(
+                rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples
+            )
+        return TiltedObjective(
+            rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
+        )
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        bounds, facts = self.certificate_.bounds, super()._summary_facts()
+        bounds = self.certificate_.bounds
+        facts = super()._summary_facts()
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
             return [
                 *facts,
-                ("share", f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses"),
+                (
+                    "share",
+                    f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses",
+                ),
                 ("largest weight", f"{weight:.3g} of one record"),
             ]
         facts += [
             ("tilt", f"{bounds.tilt:g}"),
-            ("losses vary by", f"at most {bounds.loss_range:.4g} for coefficients up to {bounds.radius:.4g}"),
-            ("largest weight", f"{weight:.3g} of one record, {weight * bounds.n_samples:.3g} times 1/n"),
+            (
+                "losses vary by",
+                f"at most {bounds.loss_range:.4g} for coefficients up to {bounds.radius:.4g}",
+            ),
+            (
+                "largest weight",
+                f"{weight:.3g} of one record, {weight * bounds.n_samples:.3g} times 1/n",
+            ),
         ]
         if not bounds.falls_with_samples:
-            limit = f"beyond {bounds.largest_useful_tilt:.3g} the sensitivity no longer falls with n"
+            limit = (
+                f"beyond {bounds.largest_useful_tilt:.3g} the sensitivity no longer falls with n"
+            )
             facts.append(("too much tilt", f"{limit}; lower tilt or coef_bound"))
         return facts
 
@@ -193,9 +248,10 @@ class PrivateTiltedModel(TiltedOrRobustModel):
 class DPTiltedClassifier(ClassificationProbabilities, PrivateTiltedModel, PrivateLinearClassifier):
     r"""Linear classification by tilted empirical risk under differential privacy.
 
-    Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i x_i . theta))) + (alpha/2) ||theta||^2 +
-    W(theta)`` with ``t = tilt``: records with large losses count more, the more the larger t. ``W`` is a wall around
-    ``coef_bound``. More than two classes are fitted one against the rest, sharing the budget.
+    Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i x_i . theta))) + (alpha/2)
+    ||theta||^2 + W(theta)`` with ``t = tilt``: records with large losses count more, the more the
+    larger t. ``W`` is a wall around ``coef_bound``. More than two classes are fitted one against
+    the rest, sharing the budget.
 
     Parameters
     ----------
@@ -215,9 +271,10 @@ class DPTiltedClassifier(ClassificationProbabilities, PrivateTiltedModel, Privat
 class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     r"""Linear regression by tilted empirical risk under differential privacy.
 
-    Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i - x_i . theta))) + (alpha/2) ||theta||^2 +
-    W(theta)`` with ``t = tilt`` and targets mapped to [-1, 1] by ``target_bounds`` AND clipped there, unlike in
-    other estimators: how much one record can weigh depends on the largest loss.
+    Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i - x_i . theta))) + (alpha/2)
+    ||theta||^2 + W(theta)`` with ``t = tilt`` and targets mapped to [-1, 1] by ``target_bounds``
+    AND clipped there, unlike in other estimators: how much one record can weigh depends on the
+    largest loss.
 
     Parameters
     ----------
@@ -240,14 +297,17 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
 class SparseRobustOutput(OutputPerturbation):
     """Output perturbation whose released coefficients are set to zero where they are mostly noise.
 
-    An adversary who moves every column takes ``radius |coefficient|`` from the margin for each of them, so that noise
-    on useless columns costs as much as signal. Zeroing by a public threshold is post-processing of the release.
+    An adversary who moves every column takes ``radius |coefficient|`` from the margin for each of
+    them, so that noise on useless columns costs as much as signal. Zeroing by a public threshold is
+    post-processing of the release.
     """
 
     def _run(
         self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
-        """Return the robust fit's noisy minimiser with its small coefficients, the intercept apart, set to zero."""
+        """Return the robust fit's noisy minimiser with its small coefficients, the intercept
+        apart, set to zero.
+        """
         released = super()._run(objective, certificate, noise, record)
         spread = certificate.noise["release"].coordinate_std
         small = np.abs(released) < certificate.parameters["threshold"] * spread
@@ -262,14 +322,14 @@ class PrivateRobustModel(TiltedOrRobustModel):
     Parameters
     ----------
     radius : float, default=0.1
-        How far an adversary can move a row, in mapped units: 1 is the bound of a column. Without feature bounds these
-        are the user's units.
+        How far an adversary can move a row, in mapped units: 1 is the bound of a column. Without
+        feature bounds these are the user's units.
     norm : {"l2", "linf", "l1", "box", "hull"}, default="l2"
-        Norm in which the radius is meant: the whole row, every column, or a budget shared by the columns; or the set
-        that the radius multiplies, a box or a hull of vectors.
+        Norm in which the radius is meant: the whole row, every column, or a budget shared by the
+        columns; or the set that the radius multiplies, a box or a hull of vectors.
     shape : sequence, optional
-        Half-widths of a box, one per column, or vectors whose hull, with their negatives, is the set: extreme points of
-        any convex set of one's own. In mapped units.
+        Half-widths of a box, one per column, or vectors whose hull, with their negatives, is the
+        set: extreme points of any convex set of one's own. In mapped units.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which the adversary cannot move.
     alpha : float, optional
@@ -285,22 +345,36 @@ class PrivateRobustModel(TiltedOrRobustModel):
     def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
         if self.norm != "linf":
             return mechanism, {}
-        return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {"threshold": _THRESHOLD}
+        return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {
+            "threshold": _THRESHOLD
+        }
 
     def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
-        owner, shape = type(self).__name__, self.shape
+        owner = type(self).__name__
+        shape = self.shape
         if shape is not None:  # nested tuples; the bounds check them
-            shape = tuple(tuple(row) if isinstance(row, list) else row for row in np.asarray(shape).tolist())
+            shape = tuple(
+                tuple(row) if isinstance(row, list) else row for row in np.asarray(shape).tolist()
+            )
         return facts.bounds_of(
-            RobustBounds, loss, self.neighbors, radius=check_nonnegative_setting("radius", self.radius, owner),
-            norm=self.norm, shape=shape, cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
-        )  # fmt: skip
+            RobustBounds,
+            loss,
+            self.neighbors,
+            radius=check_nonnegative_setting("radius", self.radius, owner),
+            norm=self.norm,
+            shape=shape,
+            cost=check_optional_positive("cost", getattr(self, "cost", None), owner),
+        )
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if bounds.cost is not None:
             return objectives.CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
-        kind = objectives.AdversarialResidualObjective if bounds.residual else objectives.AdversarialObjective
+        kind = (
+            objectives.AdversarialResidualObjective
+            if bounds.residual
+            else objectives.AdversarialObjective
+        )
         constants = (bounds.loss, bounds.alpha, bounds.radius, bounds.norm, bounds.width)
         return kind(rows, *constants, divisor=bounds.n_samples, shape=bounds.shape)
 
@@ -308,7 +382,10 @@ class PrivateRobustModel(TiltedOrRobustModel):
         bounds = self.certificate_.bounds
         adversary = f"rows moved by up to {bounds.radius:g} in {bounds.norm} (mapped units)"
         if bounds.cost is not None:
-            adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.perturbation_norm:.3g}"
+            adversary = (
+                f"pays {bounds.cost:g} / 2 times the square of a move, at most "
+                f"{bounds.perturbation_norm:.3g}"
+            )
         return [*super()._summary_facts(), ("adversary", adversary)]
 
 
@@ -316,26 +393,29 @@ class PrivateRobustModel(TiltedOrRobustModel):
 class DPRobustClassifier(ClassificationProbabilities, PrivateRobustModel, PrivateLinearClassifier):
     r"""Linear classification that is robust to moved rows, under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i (x_i + v) . theta) + (alpha/2) ||theta||^2`` over the worst
-    ``v`` with ``||v|| <= radius``, which is ``loss(y_i x_i . theta - radius ||theta||_dual)``: the dual norm leaves out
-    the intercept and is smoothed over a width of 0.01. Against ``linf`` adversaries, to whom every coefficient offers
-    a handle, released coefficients below twice the noise's standard deviation are set to zero. More than two classes
-    are fitted one against the rest, sharing the budget.
+    Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i (x_i + v) . theta) + (alpha/2) ||theta||^2``
+    over the worst ``v`` with ``||v|| <= radius``, which is
+    ``loss(y_i x_i . theta - radius ||theta||_dual)``: the dual norm leaves out the intercept and is
+    smoothed over a width of 0.01. Against ``linf`` adversaries, to whom every coefficient offers a
+    handle, released coefficients below twice the noise's standard deviation are set to zero. More
+    than two classes are fitted one against the rest, sharing the budget.
 
     Parameters
     ----------
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin, never increasing; the hinge is smoothed with bandwidth 0.5.
     cost : float, optional
-        With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the adversary's gain, who then
-        solves a strongly concave problem. l2 and replace-one only; at least ``4 loss(0) curvature / alpha``.
+        With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the
+        adversary's gain, who then solves a strongly concave problem. l2 and replace-one only; at
+        least ``4 loss(0) curvature / alpha``.
 
     Notes
     -----
     Robust fits are cautious: `predict_proba` gives scores rather than calibrated probabilities.
 
-    Privacy: as for :class:`DPLogisticRegression`; radius and norm are public. The Lipschitz constant grows by the
-    radius times ``sqrt(n_features)`` for ``linf`` and by the radius for ``l2``.
+    Privacy: as for :class:`DPLogisticRegression`; radius and norm are public. The Lipschitz
+    constant grows by the radius times ``sqrt(n_features)`` for ``linf`` and by the radius for
+    ``l2``.
 
     Examples
     --------
@@ -353,28 +433,31 @@ class DPRobustClassifier(ClassificationProbabilities, PrivateRobustModel, Privat
 class DPRobustRegressor(PrivateRobustModel, PrivateLinearRegressor):
     r"""Linear regression that is robust to moved rows, under differential privacy.
 
-    Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i - (x_i + v) . theta) + (alpha/2) ||theta||^2`` over the worst
-    ``v`` with ``||v|| <= radius``: the larger of the losses of the residual moved up and down by
-    ``radius ||theta||_dual`` (:class:`~dpconvex.objectives.AdversarialResidualObjective`), smoothed over a width of
-    0.01. Targets are mapped to [-1, 1] by ``target_bounds`` and clipped there.
+    Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i - (x_i + v) . theta) + (alpha/2)
+    ||theta||^2`` over the worst ``v`` with ``||v|| <= radius``: the larger of the losses of the
+    residual moved up and down by ``radius ||theta||_dual``
+    (:class:`~dpconvex.objectives.AdversarialResidualObjective`), smoothed over a width of 0.01.
+    Targets are mapped to [-1, 1] by ``target_bounds`` and clipped there.
 
     Parameters
     ----------
     loss : {"huber", "absolute", "squared"} or Loss, default="huber"
-        Loss of the residual in units of half the target's range: Huber's with width 0.2, the absolute one smoothed with
-        bandwidth 0.05, or half the square (linear beyond a residual of 2). A quantile is the loss
-        ``convolve(Pinball(0.9), LogisticKernel(), 0.05)``.
+        Loss of the residual in units of half the target's range: Huber's with width 0.2, the
+        absolute one smoothed with bandwidth 0.05, or half the square (linear beyond a residual of
+        2). A quantile is the loss ``convolve(Pinball(0.9), LogisticKernel(), 0.05)``.
 
     Notes
     -----
-    Privacy: as for :class:`DPQuantileRegressor`; radius and norm are public. The Lipschitz constant is that of
-    :class:`DPRobustClassifier`; when a record is replaced, the adversary's parts cancel where both slopes are equally
-    steep.
+    Privacy: as for :class:`DPQuantileRegressor`; radius and norm are public. The Lipschitz constant
+    is that of :class:`DPRobustClassifier`; when a record is replaced, the adversary's parts cancel
+    where both slopes are equally steep.
 
     Examples
     --------
     >>> from dpconvex import DPRobustRegressor
-    >>> model = DPRobustRegressor(0.1, "linf", epsilon=2.0, feature_bounds=(0, 1), target_bounds=(0, 50))
+    >>> model = DPRobustRegressor(
+    ...     0.1, "linf", epsilon=2.0, feature_bounds=(0, 1), target_bounds=(0, 50)
+    ... )
     >>> model.certify(n_samples=30_000, n_features=20).guarantee
     ApproxDP(epsilon=2.0, delta=1e-06)
     """

@@ -1,4 +1,6 @@
-"""Calibration of a released margin: slope and intercept from a noisy histogram of margins by label."""
+"""Calibration of a released margin: slope and intercept from a noisy histogram of margins by
+label.
+"""
 
 import math
 
@@ -13,15 +15,22 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: float) -> tuple[float, float, float]:
-    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``."""
-    # Labels have the logistic probabilities of the margins. Records whose slope is clipped add little, since only those
-    # with short rows still have curvature.
-    z, curvature = middle + spread * _NODES, np.zeros_like(_NODES)
+def margin_moments(
+    loss: PointwiseLoss, middle: float, spread: float, clip: float
+) -> tuple[float, float, float]:
+    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins
+    ``z = middle + spread t``.
+    """
+    # Labels have the logistic probabilities of the margins. Records whose slope is clipped add
+    # little, since only those with short rows still have curvature.
+    z = middle + spread * _NODES
+    curvature = np.zeros_like(_NODES)
     for label, chance in ((1.0, expit(z)), (-1.0, expit(-z))):
         labels = np.full_like(z, label)
         free = np.abs(loss.gradient(labels, z)) < clip * float(loss.lipschitz)
-        curvature += chance * loss.curvature(labels, z) * np.where(free, 1.0, constants.CLIPPED_CURVATURE)
+        curvature += (
+            chance * loss.curvature(labels, z) * np.where(free, 1.0, constants.CLIPPED_CURVATURE)
+        )
     mean, first, second = (float(_WEIGHTS @ (curvature * _NODES**power)) for power in range(3))
     mean = max(mean, constants.MIN_MARGIN_CURVATURE * float(loss.smoothness))
     second = max(second, constants.MIN_ALONG_CURVATURE * mean)
@@ -30,9 +39,12 @@ def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: floa
 
 
 def calibrated_intercept(share: float, spread: float) -> float:
-    """Return the intercept with which normal margins of this spread have the mean probability `share`."""
+    """Return the intercept with which normal margins of this spread have the mean probability
+    `share`.
+    """
     start = float(logit(share))
-    low, high = start - 3 * (1 + spread), start + 3 * (1 + spread)
+    low = start - 3 * (1 + spread)
+    high = start + 3 * (1 + spread)
     for _ in range(50):
         middle = (low + high) / 2
         if float(_WEIGHTS @ expit(middle + spread * _NODES)) > share:
@@ -43,7 +55,9 @@ def calibrated_intercept(share: float, spread: float) -> float:
 
 
 def margin_edges(intercept: float, spread: float) -> Array:
-    """Return edges of bins of a margin of unit standard deviation: finer where the prediction is near 0."""
+    """Return edges of bins of a margin of unit standard deviation: finer where the prediction is
+    near 0.
+    """
     even = np.linspace(-1.0, 1.0, constants.MARGIN_BINS + 1)
     middle = min(max(-intercept / spread, -constants.BIN_CENTRE_LIMIT), constants.BIN_CENTRE_LIMIT)
     steep = math.asinh(max(spread, 1e-3))
@@ -51,17 +65,26 @@ def margin_edges(intercept: float, spread: float) -> Array:
 
 
 def calibrate_margin(
-    counts: Array, std: float, edges: Array, share: float, loss: PointwiseLoss, fit_intercept: bool, penalty: Array,
+    counts: Array,
+    std: float,
+    edges: Array,
+    share: float,
+    loss: PointwiseLoss,
+    fit_intercept: bool,
+    penalty: Array,
     before: tuple[float, float],
-) -> tuple[float, float, float]:  # fmt: skip
-    r"""Return intercept and slope of a margin of unit std that minimise a penalised mean loss, and its curvature.
+) -> tuple[float, float, float]:
+    r"""Return intercept and slope of a margin of unit std that minimise a penalised mean loss, and
+    its curvature.
 
-    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels (``counts``, negatives first,
-    with noise ``std``) stand for the records in ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``.
-    The prior of c is normal around the result of the rounds, ``before``. ``share`` is the released share of positives;
+    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels
+    (``counts``, negatives first, with noise ``std``) stand for the records in
+    ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``. The prior of c is normal
+    around the result of the rounds, ``before``. ``share`` is the released share of positives;
     without ``fit_intercept`` the intercept is 0.
     """
-    labels, bins = np.array([-1.0, 1.0]), edges.size - 1
+    labels = np.array([-1.0, 1.0])
+    bins = edges.size - 1
     # Sums over bins are known better than bins: the difference is spread over all bins evenly.
     known = np.array([1 - share, share])
     counts = counts + ((known - counts.sum(axis=1)) / bins)[:, None]
@@ -70,10 +93,16 @@ def calibrate_margin(
     penalty = basis @ penalty @ basis.T
 
     def normal_equations(found: Array) -> tuple[Array, Array, float]:
-        """Return gradient and curvature of the calibration's penalised loss, weighted by inverse noise; its mean."""
-        gradient, curvature, height = penalty @ found, penalty.copy(), 0.0
+        """Return gradient and curvature of the calibration's penalised loss, weighted by inverse
+        noise; its mean.
+        """
+        gradient = penalty @ found
+        curvature = penalty.copy()
+        height = 0.0
         covariance = np.zeros_like(penalty)
-        for label, count, whole, (sizes, density, points) in zip(labels, counts, known, parts, strict=True):
+        for label, count, whole, (sizes, density, points) in zip(
+            labels, counts, known, parts, strict=True
+        ):
             design = np.stack([np.ones_like(points), points])
             design = np.tensordot(basis, design, 1)
             z = np.tensordot(found, design, 1)
@@ -122,15 +151,19 @@ def _margin_bin_points(total: Array, hidden: float, edges: Array) -> tuple[Array
     # The outermost bins are exponential tails, with the decay of the last two bins.
     for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
         ratio = min(float(sizes[last] / (sizes[last] + sizes[before])), constants.MAX_TAIL_RATIO)
-        points[last] = edge - sign * (-abs(edges[last] - edges[before]) / math.log(ratio)) * np.log(0.5 - inside)
+        points[last] = edge - sign * (-abs(edges[last] - edges[before]) / math.log(ratio)) * np.log(
+            0.5 - inside
+        )
         density[last] = sizes[last] / constants.BIN_POINTS
     return sizes, density, points
 
 
 def calibrated_label_share(noisy: float, std: float, n_samples: float) -> float:
-    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus normal noise."""
-    # The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or 1 are possible, for
-    # which a mean of shares in between would cost several times the loss.
+    """Return the posterior mean of a share, the best constant in log loss; ``noisy`` is it plus
+    normal noise.
+    """
+    # The prior of its logit is uniform up to a share of half a record, so that shares next to 0 or
+    # 1 are possible, for which a mean of shares in between would cost several times the loss.
     nearest = 0.5 / max(n_samples, 2)
     end = float(logit(nearest))
     logits, apart = np.linspace(end, -end, constants.LOGIT_POINTS, retstep=True)

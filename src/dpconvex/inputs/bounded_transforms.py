@@ -1,7 +1,9 @@
-"""Transforms of one number, like ``log(x + 1)``, with the bounds that follow from those of the number.
+"""Transforms of one number, like ``log(x + 1)``, with the bounds that follow from those of the
+number.
 
-Bounds come from interval arithmetic: every step of an expression has an interval, and its values are clipped to it. So
-a value never leaves the bounds, whatever the number was and however a function rounds.
+Bounds come from interval arithmetic: every step of an expression has an interval, and its values
+are clipped to it. So a value never leaves the bounds, whatever the number was and however a
+function rounds.
 """
 
 import ast
@@ -14,11 +16,21 @@ from typing import Any, NamedTuple
 WORDS = ("clip", "log1p", "log", "sqrt")  # transforms that a schema may name by a word
 FUNCTIONS = ("log", "log10", "log2", "log1p", "sqrt", "exp", "abs")
 ALLOWED = f"numbers, the column, + - * / ** and {', '.join(FUNCTIONS)}"
-_LONGEST, _LARGEST = 200, 1e150  # characters of an expression, and sizes of its steps
+# characters of an expression, and sizes of its steps
+_LONGEST = 200
+_LARGEST = 1e150
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
-_LEAST = {"log": 0.0, "log10": 0.0, "log2": 0.0, "log1p": -1.0}  # below or at which there is no logarithm
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_LEAST = {
+    "log": 0.0,
+    "log10": 0.0,
+    "log2": 0.0,
+    "log1p": -1.0,
+}  # below or at which there is no logarithm
 
 
 class TransformError(ValueError):
@@ -56,7 +68,9 @@ def transform_numbers(text: str, values: Any, low: float, high: float) -> Bounde
         return BoundedValues(values, low, high)
     with np.errstate(all="ignore"):
         try:
-            found = _transform_step(parse_transform(text), BoundedValues(np.asarray(values, float), low, high))
+            found = _transform_step(
+                parse_transform(text), BoundedValues(np.asarray(values, float), low, high)
+            )
         except RecursionError:
             raise TransformError("is nested too deeply") from None
     return found._replace(values=np.broadcast_to(found.values, np.shape(values)))
@@ -71,11 +85,17 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
         inner = _transform_step(node.operand, x)
         return BoundedValues(-inner.values, -inner.high, -inner.low)
     if isinstance(node, ast.BinOp):
-        return _transform_by_operator(node.op, _transform_step(node.left, x), _transform_step(node.right, x))
+        return _transform_by_operator(
+            node.op, _transform_step(node.left, x), _transform_step(node.right, x)
+        )
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         called = node.func
         plain = not isinstance(called, ast.Attribute) or getattr(called.value, "id", "") == "np"
-        name = getattr(called, "attr" if isinstance(called, ast.Attribute) else "id", "") if plain else ""
+        name = (
+            getattr(called, "attr" if isinstance(called, ast.Attribute) else "id", "")
+            if plain
+            else ""
+        )
         inner = _transform_step(node.args[0], x)
         if name == "I":
             return inner
@@ -84,18 +104,31 @@ def _transform_step(node: ast.expr, x: BoundedValues) -> BoundedValues:
 
             if inner.low <= _LEAST.get(name, -math.inf) or (name == "sqrt" and inner.low < 0):
                 raise TransformError(f"takes {name} where the bounds allow numbers that have none")
-            ends = [inner.low, inner.high, *([0.0] if name == "abs" and inner.low < 0 < inner.high else [])]
+            ends = [
+                inner.low,
+                inner.high,
+                *([0.0] if name == "abs" and inner.low < 0 < inner.high else []),
+            ]
             return _bounded_transform_values(getattr(np, name), ends, inner.values)
     raise TransformError(f"has parts other than {ALLOWED}")
 
 
-def _transform_by_operator(node: ast.operator, left: BoundedValues, right: BoundedValues) -> BoundedValues:
+def _transform_by_operator(
+    node: ast.operator, left: BoundedValues, right: BoundedValues
+) -> BoundedValues:
     corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
     if isinstance(node, ast.Pow):
         power = right.low
-        whole, even = power == int(power), power % 2 == 0
-        if right.low != right.high or (not whole and left.low < 0) or (power < 0 and left.low <= 0 <= left.high):
-            raise TransformError("takes a power that there is not for all numbers within the bounds")
+        whole = power == int(power)
+        even = power % 2 == 0
+        if (
+            right.low != right.high
+            or (not whole and left.low < 0)
+            or (power < 0 and left.low <= 0 <= left.high)
+        ):
+            raise TransformError(
+                "takes a power that there is not for all numbers within the bounds"
+            )
         ends = [left.low, left.high, *([0.0] if even and left.low < 0 < left.high else [])]
         return _bounded_transform_values(lambda value: value**power, ends, left.values)
     if isinstance(node, ast.Div) and right.low <= 0 <= right.high:
@@ -103,19 +136,27 @@ def _transform_by_operator(node: ast.operator, left: BoundedValues, right: Bound
     if type(node) not in _OPERATORS:
         raise TransformError(f"has parts other than {ALLOWED}")
     function = _OPERATORS[type(node)]
-    return _bounded_transform_values(lambda pair: function(*pair), corners, (left.values, right.values))
+    return _bounded_transform_values(
+        lambda pair: function(*pair), corners, (left.values, right.values)
+    )
 
 
-def _bounded_transform_values(function: Callable[[Any], Any], ends: list[Any], values: Any) -> BoundedValues:
+def _bounded_transform_values(
+    function: Callable[[Any], Any], ends: list[Any], values: Any
+) -> BoundedValues:
     """Return a transform's values, clipped to the bounds that its values at the ends span."""
     import numpy as np
 
     try:
-        exact = [tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end) for end in ends]
+        exact = [
+            tuple(map(np.float64, end)) if isinstance(end, tuple) else np.float64(end)
+            for end in ends
+        ]
         found = [float(function(end)) for end in exact]
     except OverflowError:
         found = [math.inf]
-    low, high = min(found), max(found)
+    low = min(found)
+    high = max(found)
     if not max(abs(low), abs(high)) <= _LARGEST:
         raise TransformError(f"leads to numbers beyond {_LARGEST:g} within the bounds")
     return BoundedValues(np.clip(function(values), low, high), low, high)

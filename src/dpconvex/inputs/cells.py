@@ -1,10 +1,12 @@
-"""Cells of any table, and the declared words that they mean: each is read by itself, whatever the type of its column.
+"""Cells of any table, and the declared words that they mean: each is read by itself, whatever the
+type of its column.
 
-A column arrives as text, numbers, times or Python objects, depending on who read the file, and sometimes on a single
-value in it. A cell means the same in all of them: ``39`` and ``"39"`` are one number, ``1.0`` and ``"1"`` one category.
-The kind of a cell, text, a number or a time, is therefore kept for every cell and not for the column. A cell is matched
-with declared words by its text, or else by the number, truth value or time that the text stands for. Numbers are
-compared as float64: that is what readers make of whole numbers, even beyond ``2**53``, once a value in their column is
+A column arrives as text, numbers, times or Python objects, depending on who read the file, and
+sometimes on a single value in it. A cell means the same in all of them: ``39`` and ``"39"`` are one
+number, ``1.0`` and ``"1"`` one category. The kind of a cell, text, a number or a time, is therefore
+kept for every cell and not for the column. A cell is matched with declared words by its text, or
+else by the number, truth value or time that the text stands for. Numbers are compared as float64:
+that is what readers make of whole numbers, even beyond ``2**53``, once a value in their column is
 missing.
 """
 
@@ -27,7 +29,8 @@ from dpconvex.lazy_imports import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
-# A number whose decimal sign is a point and whose thousands are set off by commas, and how a schema declares it.
+# A number whose decimal sign is a point and whose thousands are set off by commas, and how a schema
+# declares it.
 _THOUSANDS_NUMBER = r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$"
 THOUSANDS = "1,234.5"
 # One way only to part a run of digits: a pattern with two takes the square of a long cell's length.
@@ -47,9 +50,11 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Cells:
-    """One column: text (null elsewhere), numbers (NaN elsewhere) and times (NaT elsewhere), one of them a row at most.
+    """One column: text (null elsewhere), numbers (NaN elsewhere) and times (NaT elsewhere), one of
+    them a row at most.
 
-    None stands for a kind that no row has. Numbers may be infinite. Booleans are the words ``true`` and ``false``.
+    None stands for a kind that no row has. Numbers may be infinite. Booleans are the words ``true``
+    and ``false``.
     """
 
     text: pl.Series | None = None
@@ -60,33 +65,49 @@ class Cells:
         return len(next(item for item in (self.text, self.numbers, self.times) if item is not None))
 
     def as_numbers(self, decimal: str = ".") -> NDArray[np.float64]:
-        """Return cells as finite numbers, and NaN for everything else; the decimal sign is that of text."""
+        """Return cells as finite numbers, and NaN for everything else; the decimal sign is that
+        of text.
+        """
         found = np.full(len(self), math.nan)
         if self.text is not None:
             text = replace_decimal_comma(self.text) if decimal == "," else self.text
             text = remove_thousands(text) if decimal == THOUSANDS else text
-            truth = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
-            found = text.cast(pl.Float64, strict=False).fill_null(truth).fill_null(math.nan).to_numpy()
+            truth = text.str.to_lowercase().replace_strict(
+                _TRUTH, default=None, return_dtype=pl.Float64
+            )
+            found = (
+                text.cast(pl.Float64, strict=False).fill_null(truth).fill_null(math.nan).to_numpy()
+            )
         if self.numbers is not None:
             found = np.where(np.isnan(self.numbers), found, self.numbers)
         return np.where(np.isfinite(found), found, math.nan)
 
     def distinct(self) -> tuple[list[Cell], NDArray[np.intp]]:
-        """Return different cells, a missing one first, and the index of the one that each row holds."""
-        items, rows = [Cell()], np.zeros(len(self), dtype=np.intp)
+        """Return different cells, a missing one first, and the index of the one that each row
+        holds.
+        """
+        items = [Cell()]
+        rows = np.zeros(len(self), dtype=np.intp)
         if self.text is not None:
             known = self.text.drop_nulls()
             words = known.unique(maintain_order=True).to_list()
-            frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "index": range(len(words))})
+            frame = pl.DataFrame(
+                {"text": pl.Series(words, dtype=pl.String), "index": range(len(words))}
+            )
             found = known.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
-            rows[self.text.is_not_null().to_numpy()] = found["index"].to_numpy().astype(np.intp) + len(items)
+            rows[self.text.is_not_null().to_numpy()] = found["index"].to_numpy().astype(
+                np.intp
+            ) + len(items)
             items += [Cell(text=word) for word in words]
         for name, values in (("number", self.numbers), ("time", self.times)):
             if values is not None:
                 here = ~(np.isnan(values) if name == "number" else np.isnat(values))
                 different, indices = np.unique(values[here], return_inverse=True)
                 rows[here] = indices.reshape(-1) + len(items)
-                items += [Cell(**{name: each}) for each in (different.tolist() if name == "number" else different)]
+                items += [
+                    Cell(**{name: each})
+                    for each in (different.tolist() if name == "number" else different)
+                ]
         return items, rows
 
 
@@ -97,7 +118,9 @@ def map_cells(cells: Cells, function: Callable[[Cell], Any], dtype: npt.DTypeLik
 
 
 def replace_decimal_comma(text: pl.Series) -> pl.Series:
-    """Return numbers written with a decimal comma in the usual way, and null for a point that sets off no thousands."""
+    """Return numbers written with a decimal comma in the usual way, and null for a point that
+    sets off no thousands.
+    """
     plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     pointed = text.str.contains(".", literal=True) & ~text.str.contains(_COMMA_NUMBER)
     return plain.set(pointed.fill_null(False), None)
@@ -110,7 +133,9 @@ def remove_thousands(text: pl.Series) -> pl.Series:
 
 
 def read_cells(column: Any) -> Cells:
-    """Return the cells of a column: a series of polars or pandas, a pyarrow array, an array or a list."""
+    """Return the cells of a column: a series of polars or pandas, a pyarrow array, an array or a
+    list.
+    """
     if type(column).__module__.split(".")[0] == "pyarrow":
         column = pl.Series(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
     if isinstance(column, pl.Series):
@@ -151,7 +176,11 @@ def _cells_of_objects(values: Iterable[object]) -> Cells:
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
     words = [cell.text for cell in cells]
     # Columns of numbers are many, and even empty ones of text take polars a while.
-    text = pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None
+    text = (
+        pl.Series(words, dtype=pl.String).str.strip_chars()
+        if any(w is not None for w in words)
+        else None
+    )
     return Cells(text, np.array(numbers, dtype=np.float64), np.array(times, dtype="datetime64[s]"))
 
 
@@ -185,7 +214,9 @@ def read_cell(value: object) -> Cell:
 
 
 def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
-    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers."""
+    """Return the identifiers of a column as they are, None for words that stand for nothing, or
+    for their numbers.
+    """
     # Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     values = exact_identifiers(column)
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
@@ -203,7 +234,9 @@ def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
 
 
 class CellMeaning(NamedTuple):
-    """Number, truth value and time that a cell stands for, apart from its text; None where it stands for none."""
+    """Number, truth value and time that a cell stands for, apart from its text; None where it
+    stands for none.
+    """
 
     number: float | None
     truth: float | None
@@ -212,7 +245,8 @@ class CellMeaning(NamedTuple):
 
 def cell_meaning(cell: Cell, decimal: str = ".") -> CellMeaning:
     """Return the meaning of a cell; the decimal sign is that of text."""
-    number, time = cell.number, cell.time
+    number = cell.number
+    time = cell.time
     if cell.text is not None:
         number = _parse_number_cell(cell.text, decimal)
     word = cell.text
@@ -236,7 +270,9 @@ def _parse_number_cell(text: str, decimal: str) -> float | None:
 
 
 def iso_time_of_cell(word: str) -> np.datetime64 | None:
-    """Return the second that a text in ISO 8601 says, as the clock on the wall showed it, None for other text."""
+    """Return the second that a text in ISO 8601 says, as the clock on the wall showed it, None
+    for other text.
+    """
     try:
         found = datetime.datetime.fromisoformat(word)
     except (ValueError, OverflowError):
@@ -264,8 +300,15 @@ class CellWordMatcher:
         if ("text", cell.text) in self._known:
             return self._known["text", cell.text]
         number, truth, time = cell_meaning(cell, self.decimal)
-        # A reader may make numbers of truth values: 1 is true where no word is 1, and the other way round.
-        tries = ("number", number), ("truth", truth), ("truth", number), ("number", truth), ("time", time)
+        # A reader may make numbers of truth values: 1 is true where no word is 1, and the other way
+        # round.
+        tries = (
+            ("number", number),
+            ("truth", truth),
+            ("truth", number),
+            ("number", truth),
+            ("time", time),
+        )
         return next((self._known[key] for key in tries if key in self._known), None)
 
 

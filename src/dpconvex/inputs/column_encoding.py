@@ -1,8 +1,8 @@
 """Encoding of cells as numeric columns of ``X``, by the rules of a schema.
 
-Every cell is encoded by itself. Nothing is learned and nothing can fail because of a value: a number is clipped, a word
-that was not declared is none of the categories, and an unreadable cell is missing, for which the column has a rule. The
-rule ``row`` gives NaN, the mark of an invalid row.
+Every cell is encoded by itself. Nothing is learned and nothing can fail because of a value: a
+number is clipped, a word that was not declared is none of the categories, and an unreadable cell is
+missing, for which the column has a rule. The rule ``row`` gives NaN, the mark of an invalid row.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ class EncodedBlock:
         rows = len(self.values)
         columns = self.columns[:, :, None] * other.width + other.columns[:, None, :]
         values = self.values[:, :, None] * other.values[:, None, :]
-        return EncodedBlock(columns.reshape(rows, -1), values.reshape(rows, -1), self.width * other.width)
+        return EncodedBlock(
+            columns.reshape(rows, -1), values.reshape(rows, -1), self.width * other.width
+        )
 
     def without(self, index: int) -> EncodedBlock:
-        """Return the block without a column, the reference: its entries become zeros of other columns."""
-        lost, width = self.columns == index, self.width - 1
+        """Return the block without a column, the reference: its entries become zeros of other
+        columns.
+        """
+        lost = self.columns == index
+        width = self.width - 1
         kept = self.columns - (self.columns > index)
         # A row's other entry, if there is one, must not be written twice.
         spare = (kept[:, ::-1] + 1) % width if kept.shape[1] == 2 else np.zeros_like(kept)
@@ -73,13 +78,20 @@ def _indicator_block(codes: NDArray[np.intp], width: int) -> EncodedBlock:
 
 
 def encode_columns(schema: schemas.Schema, cells: Mapping[str, Cells]) -> list[EncodedBlock]:
-    """Return the rows of every block of a schema, from cells of at least the columns ``schema.inputs``."""
+    """Return the rows of every block of a schema, from cells of at least the columns
+    ``schema.inputs``.
+    """
     found: dict[str, EncodedBlock] = {}
     for column in schema.columns:
         encoded = _encode_column(column, cells[schemas.source_column(column)], schema.file)
         for block, rows in zip(column.blocks, encoded, strict=True):
-            found[block.name] = rows if block.reference is None else rows.without(block.reference[0])
-    return [*found.values(), *(found[item.left].times(found[item.right]) for item in schema.interactions)]
+            found[block.name] = (
+                rows if block.reference is None else rows.without(block.reference[0])
+            )
+    return [
+        *found.values(),
+        *(found[item.left].times(found[item.right]) for item in schema.interactions),
+    ]
 
 
 def _encode_column(column: schemas.Column, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
@@ -92,11 +104,22 @@ def _encode_column(column: schemas.Column, cells: Cells, file: CSVFormat) -> lis
     return _encode_dates(column, cells, file)
 
 
-def invalid_encoded_columns(schema: schemas.Schema, cells: Mapping[str, Cells]) -> list[schemas.Column]:
-    """Return the columns in which a missing value makes a row invalid; for a message, which names them."""
+def invalid_encoded_columns(
+    schema: schemas.Schema, cells: Mapping[str, Cells]
+) -> list[schemas.Column]:
+    """Return the columns in which a missing value makes a row invalid; for a message, which
+    names them.
+    """
     strict = [column for column in schema.columns if column.missing.rule == "row"]
-    encoded = {column: _encode_column(column, cells[schemas.source_column(column)], schema.file) for column in strict}
-    return [column for column, blocks in encoded.items() if any(np.isnan(block.values).any() for block in blocks)]
+    encoded = {
+        column: _encode_column(column, cells[schemas.source_column(column)], schema.file)
+        for column in strict
+    }
+    return [
+        column
+        for column, blocks in encoded.items()
+        if any(np.isnan(block.values).any() for block in blocks)
+    ]
 
 
 def encoded_array(blocks: list[EncodedBlock]) -> Array:
@@ -104,7 +127,9 @@ def encoded_array(blocks: list[EncodedBlock]) -> Array:
     out = np.zeros((len(blocks[0].values), sum(block.width for block in blocks)))
     start = 0
     for block in blocks:
-        np.put_along_axis(out[:, start : start + block.width], block.columns.astype(np.intp), block.values, axis=1)
+        np.put_along_axis(
+            out[:, start : start + block.width], block.columns.astype(np.intp), block.values, axis=1
+        )
         start += block.width
     return out
 
@@ -113,9 +138,12 @@ def encoded_sparse_matrix(blocks: list[EncodedBlock]) -> Any:
     """Return the rows of all blocks as a CSR matrix."""
     from scipy.sparse import csr_array
 
-    rows, entries = len(blocks[0].values), sum(block.values.shape[1] for block in blocks)
+    rows = len(blocks[0].values)
+    entries = sum(block.values.shape[1] for block in blocks)
     starts = np.cumsum([0, *(block.width for block in blocks)])
-    columns = np.hstack([block.columns + start for block, start in zip(blocks, starts[:-1], strict=True)])
+    columns = np.hstack(
+        [block.columns + start for block, start in zip(blocks, starts[:-1], strict=True)]
+    )
     values = np.hstack([block.values for block in blocks])
     pointers = np.arange(rows + 1) * entries
     found = csr_array((values.ravel(), columns.ravel(), pointers), shape=(rows, int(starts[-1])))
@@ -139,7 +167,9 @@ def _encode_numbers(column: schemas.SchemaNumber, cells: Cells, file: CSVFormat)
     if not column.knots:
         if rule != "indicator":
             return _dense_block(numbers)
-        return _dense_block(np.where(missing, column.missing_value, numbers), missing.astype(np.float64))
+        return _dense_block(
+            np.where(missing, column.missing_value, numbers), missing.astype(np.float64)
+        )
     knots = np.array(column.transformed_knots)
     known = np.where(missing, knots[0], numbers)
     left = np.clip(np.searchsorted(knots, known, side="right") - 1, 0, len(knots) - 2)
@@ -156,16 +186,23 @@ def _encode_numbers(column: schemas.SchemaNumber, cells: Cells, file: CSVFormat)
     return EncodedBlock(columns, values, width)
 
 
-def _encode_categories(column: schemas.SchemaCategory, cells: Cells, file: CSVFormat) -> EncodedBlock:
+def _encode_categories(
+    column: schemas.SchemaCategory, cells: Cells, file: CSVFormat
+) -> EncodedBlock:
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
-    meant: list[int] = [*range(len(column.values)), *(column.values.index(value) for _, value in column.also)]
+    meant: list[int] = [
+        *range(len(column.values)),
+        *(column.values.index(value) for _, value in column.also),
+    ]
     missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
     missing = {
-        "row": -2, "other": other, "indicator": len(column.labels) - 1,
+        "row": -2,
+        "other": other,
+        "indicator": len(column.labels) - 1,
         "value": column.values.index(constant) if constant in column.values else -1,
-    }[column.missing.rule]  # fmt: skip
+    }[column.missing.rule]
 
     def code(cell: Cell) -> int:
         index = declared.find(cell)
@@ -177,7 +214,9 @@ def _encode_categories(column: schemas.SchemaCategory, cells: Cells, file: CSVFo
 
 
 def flag_word(matcher: CellWordMatcher, cell: Cell) -> int | None:
-    """Return the index of the word of a flag that a cell means, in any capitals; None if it means none."""
+    """Return the index of the word of a flag that a cell means, in any capitals; None if it
+    means none.
+    """
     return matcher.find(cell._replace(text=None if cell.text is None else cell.text.lower()))
 
 
@@ -189,25 +228,35 @@ def _encode_flags(column: schemas.SchemaFlag, cells: Cells, file: CSVFormat) -> 
         return -1 if index is None else int(index < len(column.true))
 
     codes = map_cells(cells, code, np.intp)
-    missing, rule = codes < 0, column.missing.rule
+    missing = codes < 0
+    rule = column.missing.rule
     constant = math.nan if rule == "row" else float(column.missing.value is True)
     values = np.where(missing, constant, codes.astype(np.float64))
-    return _dense_block(values, missing.astype(np.float64)) if rule == "indicator" else _dense_block(values)
+    return (
+        _dense_block(values, missing.astype(np.float64))
+        if rule == "indicator"
+        else _dense_block(values)
+    )
 
 
 def _encode_dates(column: schemas.SchemaDate, cells: Cells, file: CSVFormat) -> list[EncodedBlock]:
     times = encode_times(column, cells, file.decimal)
-    missing, rule = np.isnat(times), column.missing.rule
+    missing = np.isnat(times)
+    rule = column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
     times = np.where(missing, np.datetime64(str(value), "s"), times)
     found = [_encode_calendar(column, part, times) for part in column.parts]
     if rule in ("row", "indicator"):
         gap = math.nan if rule == "row" else 0.0
-        found = [replace(block, values=np.where(missing[:, None], gap, block.values)) for block in found]
+        found = [
+            replace(block, values=np.where(missing[:, None], gap, block.values)) for block in found
+        ]
     return [*found, _dense_block(missing.astype(np.float64))] if rule == "indicator" else found
 
 
-def _encode_calendar(column: schemas.SchemaDate, part: str, times: NDArray[np.datetime64]) -> EncodedBlock:
+def _encode_calendar(
+    column: schemas.SchemaDate, part: str, times: NDArray[np.datetime64]
+) -> EncodedBlock:
     """Encode one part of a column of dates: days passed, or a position in a cycle."""
     days = times.astype("datetime64[D]")
     seconds = (times - days).astype(np.int64)
@@ -216,13 +265,18 @@ def _encode_calendar(column: schemas.SchemaDate, part: str, times: NDArray[np.da
         passed = (days - np.datetime64(column.since)).astype(np.float64) + seconds / 86400
         return _dense_block(np.clip(passed, 0.0, column.days))
     if name == "weekday":
-        phase, period = (days.astype(np.int64) + 3) % 7, 7.0  # 1970 began on a Thursday
+        # 1970 began on a Thursday
+        phase = (days.astype(np.int64) + 3) % 7
+        period = 7.0
     elif name == "month":
-        phase, period = times.astype("datetime64[M]").astype(np.int64) % 12, 12.0
+        phase = times.astype("datetime64[M]").astype(np.int64) % 12
+        period = 12.0
     elif name == "hour":
-        phase, period = seconds // 3600, 24.0
+        phase = seconds // 3600
+        period = 24.0
     else:
-        phase, period = (days - times.astype("datetime64[Y]")).astype(np.int64), 366.0
+        phase = (days - times.astype("datetime64[Y]")).astype(np.int64)
+        period = 366.0
     if part in schemas.CALENDAR:
         return _indicator_block(phase.astype(np.intp), len(schemas.CALENDAR[part]))
     angle = 2 * math.pi * phase / period
@@ -233,16 +287,22 @@ def encode_times(column: schemas.SchemaDate, cells: Cells, decimal: str) -> NDAr
     """Return the times that cells stand for, NaT where they stand for none."""
     if cells.text is None and cells.numbers is None and cells.times is not None:
         return cells.times
-    return map_cells(cells, functools.partial(_encode_time, column.format, decimal), "datetime64[s]")
+    return map_cells(
+        cells, functools.partial(_encode_time, column.format, decimal), "datetime64[s]"
+    )
 
 
 def _encode_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
-    """Return the time that a column's cell means; the format is that of text and of whole numbers."""
+    """Return the time that a column's cell means; the format is that of text and of whole
+    numbers.
+    """
     if cell.time is not None:
         return cell.time
-    words, number = [cell.text], cell_meaning(cell, decimal).number
+    words = [cell.text]
+    number = cell_meaning(cell, decimal).number
     if number is not None and number.is_integer() and 0 <= number < 2**53:
-        # A reader of numbers drops the zeros in front: dates of digits alone are numbers, in columns of text too.
+        # A reader of numbers drops the zeros in front: dates of digits alone are numbers, in
+        # columns of text too.
         digits = _encoded_date_digits(pattern)
         whole = str(int(number)).zfill(digits)
         words = [whole] if digits else [cell.text, whole]
@@ -262,14 +322,18 @@ def _encode_time_text(pattern: str, word: str) -> np.datetime64 | None:
 
 @functools.cache
 def _encoded_date_digits(pattern: str) -> int:
-    """Return how many digits a date of this format has, 0 if it does not consist of digits alone."""
+    """Return how many digits a date of this format has, 0 if it does not consist of digits
+    alone.
+    """
     widths = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "j": 3}
     parts = pattern[1:].split("%")
     plain = pattern.startswith("%") and all(part in widths for part in parts)
     return sum(widths[part] for part in parts) if plain else 0
 
 
-def encode_labels(cells: Cells, classes: tuple[str, ...], decimal: str = ".") -> NDArray[np.object_]:
+def encode_labels(
+    cells: Cells, classes: tuple[str, ...], decimal: str = "."
+) -> NDArray[np.object_]:
     """Return the declared label that every cell of a column means, None where it means none."""
     declared = CellWordMatcher(classes, decimal)
 

@@ -1,9 +1,10 @@
-"""CSV files: bytes are cut at line ends before anything else, and each line by itself becomes a row.
+"""CSV files: bytes are cut at line ends before anything else, and each line by itself becomes a
+row.
 
-No quote, no byte of another encoding and no field too many changes how another line is read. Lines without quotes are
-split all at once, the others are parsed one by one, and both ways give the same cells. Every cell is text, because the
-type that a column seems to have depends on all of its rows. The format is public: the header, a byte-order mark and the
-user say it.
+No quote, no byte of another encoding and no field too many changes how another line is read. Lines
+without quotes are split all at once, the others are parsed one by one, and both ways give the same
+cells. Every cell is text, because the type that a column seems to have depends on all of its rows.
+The format is public: the header, a byte-order mark and the user say it.
 """
 
 from __future__ import annotations
@@ -26,18 +27,37 @@ from dpconvex.lazy_imports import np, pl
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CSV, PACKED = (".csv", ".tsv"), (".gz", ".zip")
+CSV = (".csv", ".tsv")
+PACKED = (".gz", ".zip")
 DELIMITERS = ",;\t|"
 LONGEST_NAME = 1000
 _LONGEST_HEADER = 1 << 24  # bytes
 _BLOCK = 1 << 24  # bytes that are read at a time
 #: Spellings of a missing value, unless such a word is declared as a category.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
-# Encodings of several bytes a sign: nothing but a line end holds its byte, and lines can be decoded one by one.
+# Encodings of several bytes a sign: nothing but a line end holds its byte, and lines can be decoded
+# one by one.
 _MULTIBYTE_ENCODINGS = (
-    "ascii", "utf-8", "utf-8-sig", "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_jis_2004",
-    "euc_jisx0213", "euc_kr", "gb18030", "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213",
-)  # fmt: skip
+    "ascii",
+    "utf-8",
+    "utf-8-sig",
+    "big5",
+    "big5hkscs",
+    "cp932",
+    "cp949",
+    "cp950",
+    "euc_jp",
+    "euc_jis_2004",
+    "euc_jisx0213",
+    "euc_kr",
+    "gb18030",
+    "gb2312",
+    "gbk",
+    "johab",
+    "shift_jis",
+    "shift_jis_2004",
+    "shift_jisx0213",
+)
 
 
 @dataclass(frozen=True)
@@ -56,15 +76,16 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
     if not set(table) <= set(allowed):
         raise InputError(f"The schema's [file] may have {allowed} only.")
     values = dict(table)
-    delimiter, decimal = values.get("delimiter"), values.get("decimal", ".")
+    delimiter = values.get("delimiter")
+    decimal = values.get("decimal", ".")
     if "delimiter" in values:
         check_csv_delimiter(delimiter)
     if "encoding" in values:
         check_csv_encoding(values["encoding"])
     if decimal not in (".", ",", "1,234.5") or (decimal == "," and delimiter == ","):
         raise InputError(
-            'The schema\'s decimal in [file] must be ".", "," or "1,234.5" (commas set off thousands), and not the '
-            "delimiter."
+            'The schema\'s decimal in [file] must be ".", "," or "1,234.5" (commas set off '
+            "thousands), and not the delimiter."
         )
     if "missing" in values:
         words = values["missing"]
@@ -78,7 +99,11 @@ def check_csv_delimiter(value: object) -> str:
     """Return the sign that separates fields, or raise."""
     if value == "\\t":
         value = "\t"
-    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
+    if (
+        not isinstance(value, str)
+        or len(value) != 1
+        or not (value.isascii() and value not in '"\r\n')
+    ):
         raise InputError('The delimiter must be one sign, like ";" or "\\t".')
     return value
 
@@ -87,8 +112,9 @@ def check_csv_encoding(value: object) -> str:
     """Return the name of an encoding of text whose lines can be read one by one, or raise."""
     if not isinstance(value, str) or not _is_stateless_csv(value):
         raise InputError(
-            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
-            "itself and ends with the byte of a line feed: not UTF-16, UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which '
+            "each line can be read by itself and ends with the byte of a line feed: not UTF-16, "
+            "UTF-7, HZ or ISO 2022. Write the file in UTF-8."
         )
     return value
 
@@ -99,11 +125,15 @@ def _is_stateless_csv(encoding: str) -> bool:
         module = importlib.import_module(f"encodings.{name.replace('-', '_')}")
     except (LookupError, ValueError, ImportError):
         return False
-    return name in _MULTIBYTE_ENCODINGS or ("decoding_table" in vars(module) and "\n".encode(name) == b"\n")
+    return name in _MULTIBYTE_ENCODINGS or (
+        "decoding_table" in vars(module) and "\n".encode(name) == b"\n"
+    )
 
 
 class CSVLineProblem(enum.IntEnum):
-    """Why a line of a CSV file is no row like others; every cell of an open quote or of a long line is missing."""
+    """Why a line of a CSV file is no row like others; every cell of an open quote or of a long
+    line is missing.
+    """
 
     NONE = 0
     BLANK = 1
@@ -121,7 +151,9 @@ class CSVRows(NamedTuple):
 
 @dataclass(frozen=True)
 class CSVLayout:
-    """Format of a CSV file: the names of its fields, their delimiter, and the byte at which the rows begin."""
+    """Format of a CSV file: the names of its fields, their delimiter, and the byte at which the
+    rows begin.
+    """
 
     names: tuple[str, ...]
     delimiter: str
@@ -135,7 +167,10 @@ class CSVLayout:
             found = [self.read_block(block, wanted) for block in read_csv_blocks(file)]
         if not found:
             return self.read_block(b"", wanted)
-        return CSVRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
+        return CSVRows(
+            pl.concat([rows.cells for rows in found]),
+            np.concatenate([rows.problems for rows in found]),
+        )
 
     def read_block(self, block: bytes, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of whole lines; the last one may lack its line end."""
@@ -143,10 +178,13 @@ class CSVLayout:
         return self._parse_lines(lines.str.strip_suffix("\r"), undecoded, wanted)
 
     def _decode_lines(self, block: bytes) -> tuple[pl.Series, NDArray[np.bool_]]:
-        """Return lines of a CSV file as text, and which of them hold bytes that the encoding does not have."""
+        """Return lines of a CSV file as text, and which of them hold bytes that the encoding
+        does not have.
+        """
         whole = block.removesuffix(b"\n")
         if block and self.encoding == "utf-8":
-            # A line end is part of no other sign: to decode all lines at once is to decode each of them.
+            # A line end is part of no other sign: to decode all lines at once is to decode each of
+            # them.
             with contextlib.suppress(UnicodeDecodeError):
                 lines = pl.Series([whole.decode()]).str.split("\n").explode()
                 return lines, np.zeros(len(lines), dtype=bool)
@@ -154,20 +192,26 @@ class CSVLayout:
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
-    def _parse_lines(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> CSVRows:
+    def _parse_lines(
+        self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]
+    ) -> CSVRows:
         """Return the wanted fields of lines of a CSV file, and the problem of each line."""
-        problems = np.where(undecoded, CSVLineProblem.UNDECODED, CSVLineProblem.NONE).astype(np.uint8)
+        problems = np.where(undecoded, CSVLineProblem.UNDECODED, CSVLineProblem.NONE).astype(
+            np.uint8
+        )
         problems[(lines == "").to_numpy()] = CSVLineProblem.BLANK
         quoted = lines.str.contains('"', literal=True)
         if quoted.any():
-            # Quotes around a whole field without a delimiter or a quote in it may as well be absent.
+            # Quotes around a whole field without a delimiter or a quote in it may as well be
+            # absent.
             sign = rf"\x{{{ord(self.delimiter):x}}}"
             field = rf'(?:"[^"{sign}]*"|[^"{sign}]*)'
             simple = quoted & lines.str.contains(f"^{field}(?:{sign}{field})*$")
             lines = lines.str.replace_all('"', "", literal=True).zip_with(simple, lines)
             quoted = quoted & ~simple
         unquoted, long = self._split_unquoted_csv(lines.filter(~quoted), wanted)
-        here, there = np.flatnonzero(~quoted.to_numpy()), np.flatnonzero(quoted.to_numpy())
+        here = np.flatnonzero(~quoted.to_numpy())
+        there = np.flatnonzero(quoted.to_numpy())
         problems[here[long]] = CSVLineProblem.LONG
         if not len(there):
             return CSVRows(unquoted, problems)
@@ -180,7 +224,9 @@ class CSVLayout:
         known = {name: index for index, name in enumerate(self.names)}
         return {name: known[name] for name in wanted}
 
-    def _split_unquoted_csv(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+    def _split_unquoted_csv(
+        self, lines: pl.Series, wanted: list[str]
+    ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
         long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
@@ -191,9 +237,12 @@ class CSVLayout:
         cells = {name: fields.struct.field(f"field_{index}") for name, index in indices.items()}
         return pl.DataFrame(cells), long.to_numpy()
 
-    def _parse_quoted_csv(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
+    def _parse_quoted_csv(
+        self, lines: list[str], wanted: list[str]
+    ) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
         """Return the fields of CSV lines with quotes, and what is wrong with each line."""
-        rows, faults = [], np.zeros(len(lines), dtype=np.uint8)
+        rows = []
+        faults = np.zeros(len(lines), dtype=np.uint8)
         for number, line in enumerate(lines):
             found = split_csv_fields(line, self.delimiter)
             if found is None or len(found) > len(self.names):
@@ -202,17 +251,21 @@ class CSVLayout:
             rows.append(found)
         cells = {}
         for name, index in self._indices(wanted).items():
-            cells[name] = pl.Series([row[index] if index < len(row) else None for row in rows], dtype=pl.String)
+            cells[name] = pl.Series(
+                [row[index] if index < len(row) else None for row in rows], dtype=pl.String
+            )
         return pl.DataFrame(cells), faults
 
 
 def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     """Return the fields of one line, None if its quotes do not match."""
-    # Quotes open at the start of a field. Between them everything belongs to the field; two of them stand for one.
+    # Quotes open at the start of a field. Between them everything belongs to the field; two of them
+    # stand for one.
     parts = line.split('"')
     if len(parts) % 2 == 0:
         return None
-    fields, last = [""], len(parts) - 1
+    fields = [""]
+    last = len(parts) - 1
     for index, part in enumerate(parts):
         if index % 2:
             fields[-1] += part
@@ -262,7 +315,9 @@ def open_csv_bytes(path: Path) -> Iterator[IO[bytes]]:
             with archive.open(tables[0]) as member:
                 yield member
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError):
-        raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
+        raise InputError(
+            f"The file {path.name!r} cannot be unpacked: it is damaged or locked."
+        ) from None
 
 
 def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
@@ -278,20 +333,27 @@ def read_csv_layout(path: Path, file: CSVFormat) -> CSVLayout:
         header = "\ufffd"
     if "\r" in header:
         raise InputError(
-            f"{problem} and end with LF or CRLF. Here CR stands in it, which old programs end lines with. Write the "
-            "file with other line ends."
+            f"{problem} and end with LF or CRLF. Here CR stands in it, which old programs end "
+            "lines with. Write the file with other line ends."
         )
     if not end and len(start) == _LONGEST_HEADER:
         raise InputError(f"{problem}, and be shorter than {_LONGEST_HEADER >> 20} MiB.")
-    delimiter = file.delimiter or max(DELIMITERS, key=lambda sign: len(split_csv_fields(header, sign) or ()))
+    delimiter = file.delimiter or max(
+        DELIMITERS, key=lambda sign: len(split_csv_fields(header, sign) or ())
+    )
     names = split_csv_fields(header, delimiter)
     if names is None:
         raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
     named = [name for name in names if name.strip()]
-    garbled = any(len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name for name in names)
+    garbled = any(
+        len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name for name in names
+    )
+    unreadable = (
+        f"as text in {encoding.upper()} that can be printed; say --encoding for another encoding."
+    )
     faults = {
         "but it holds a number. Add a header.": any(_is_csv_number(name) for name in names),
-        f"as text in {encoding.upper()} that can be printed; say --encoding for another encoding.": garbled,
+        unreadable: garbled,
         "but it is blank. Add a header.": not named,
         "each once, but a name is repeated.": len(set(named)) < len(named),
     }
@@ -313,10 +375,16 @@ def csv_problem_texts(layout: CSVLayout) -> dict[CSVLineProblem, tuple[str, str]
     """Return the text and the remedy of each problem of lines, from public facts."""
     commas = "quote fields that hold the delimiter, or say --delimiter"
     if layout.delimiter == ",":
-        commas = 'quote fields with commas; for decimal commas separate fields by ";" and say decimal = ","'
+        commas = (
+            'quote fields with commas; for decimal commas separate fields by ";" and say '
+            'decimal = ","'
+        )
     encoding = "say --encoding, for instance cp1252, which spreadsheets write"
     return {
-        CSVLineProblem.OPEN_QUOTE: ("quotes that do not match", "write fields that hold line breaks as Parquet"),
+        CSVLineProblem.OPEN_QUOTE: (
+            "quotes that do not match",
+            "write fields that hold line breaks as Parquet",
+        ),
         CSVLineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),
         CSVLineProblem.UNDECODED: (f"bytes that are not {layout.encoding.upper()}", encoding),
     }
@@ -328,7 +396,9 @@ def count_csv_problems(problems: NDArray[np.uint8], layout: CSVLayout) -> list[s
     for problem, (what, remedy) in csv_problem_texts(layout).items():
         count = int((problems == problem).sum())
         if count:
-            found.append(f"{count:,} {'line has' if count == 1 else 'lines have'} {what}: {remedy}.")
+            found.append(
+                f"{count:,} {'line has' if count == 1 else 'lines have'} {what}: {remedy}."
+            )
     return found
 
 
@@ -336,6 +406,7 @@ def unreadable_csv_lines(path: Path, layout: CSVLayout) -> InputError:
     """Return an error that names every reason: which of them holds depends on the rows."""
     reasons = "; ".join(f"{what} ({remedy})" for what, remedy in csv_problem_texts(layout).values())
     return InputError(
-        f"The file {path.name!r} has lines that cannot be read, for one of these reasons: {reasons}. "
-        "`dpconvex bounds check` counts each, for your eyes only. A fit may use --invalid-rows ignore instead."
+        f"The file {path.name!r} has lines that cannot be read, for one of these reasons: "
+        f"{reasons}. `dpconvex bounds check` counts each, for your eyes only. A fit may use "
+        "--invalid-rows ignore instead."
     )

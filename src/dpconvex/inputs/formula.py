@@ -1,7 +1,9 @@
-"""Formulas such as ``wage ~ educ + log(exper) + C(region)``: a public schema and a formula give another public schema.
+"""Formulas such as ``wage ~ educ + log(exper) + C(region)``: a public schema and a formula give
+another public schema.
 
-Formulaic parses the formula and is never shown a row: its own design matrices take levels, centres and rows to leave
-out from the data. Each term becomes a column of the schema, so that a row's numbers depend on that row alone.
+Formulaic parses the formula and is never shown a row: its own design matrices take levels, centres
+and rows to leave out from the data. Each term becomes a column of the schema, so that a row's
+numbers depend on that row alone.
 """
 
 import ast
@@ -28,31 +30,39 @@ from dpconvex.inputs.schema import (
 from dpconvex.inputs.schema_file import check_schema, with_reference
 
 _TERMS = (
-    'columns of the schema, C(column), C(column, Treatment("level")), transforms of one number such as log(x) or '
-    "I(x ** 2), and +, : and * of two of them"
+    'columns of the schema, C(column), C(column, Treatment("level")), transforms of one number '
+    "such as log(x) or I(x ** 2), and +, : and * of two of them"
 )
 
 
 def _refused(term: str, why: str, remedy: str) -> InputError:
-    return InputError(f"A formula may have {_TERMS}. Got {shown_name(term)} instead, which {why}. {remedy}.")
+    return InputError(
+        f"A formula may have {_TERMS}. Got {shown_name(term)} instead, which {why}. {remedy}."
+    )
 
 
 def formula_schema(schema: Schema, formula: str) -> Schema:
     """Return the schema whose columns are the terms of a formula, and whose target is on its left.
 
-    Categories are compared with their first level, or with the one of ``Treatment``; numbers are clipped to their
-    bounds before a transform. Privacy: public, nothing is read but the schema and the formula.
+    Categories are compared with their first level, or with the one of ``Treatment``; numbers are
+    clipped to their bounds before a transform. Privacy: public, nothing is read but the schema and
+    the formula.
     """
     try:
         from formulaic import Formula
         from formulaic.errors import FormulaicError
     except ImportError:
-        raise InputError("Formulas need formulaic: install it with `pip install 'dpconvex[formula]'`.") from None
+        raise InputError(
+            "Formulas need formulaic: install it with `pip install 'dpconvex[formula]'`."
+        ) from None
     try:
         parsed = Formula(formula)
     except (FormulaicError, SyntaxError, ValueError, TypeError, RecursionError):
-        raise InputError('A formula must be like "wage ~ educ + C(region)". Got one that cannot be parsed.') from None
-    left, right = getattr(parsed, "lhs", None), getattr(parsed, "rhs", parsed)
+        raise InputError(
+            'A formula must be like "wage ~ educ + C(region)". Got one that cannot be parsed.'
+        ) from None
+    left = getattr(parsed, "lhs", None)
+    right = getattr(parsed, "rhs", parsed)
     sides = [side for side in (left, right) if side is not None]
     if not all(hasattr(term, "factors") for side in sides for term in side):
         raise _refused("|", "makes several formulas", "Fit them one by one")
@@ -62,26 +72,47 @@ def formula_schema(schema: Schema, formula: str) -> Schema:
     found = _FormulaColumns({column.name: column for column in schema.columns})
     interactions = []
     for factors in (term for term in terms if term != ["1"]):
-        columns = [found.add(factor) for factor in factors if len(factors) == 1 or factor in found.of_factor]
+        columns = [
+            found.add(factor)
+            for factor in factors
+            if len(factors) == 1 or factor in found.of_factor
+        ]
         if len(columns) < len(factors):
-            raise _refused(":".join(factors), "lacks the terms it is made of", "Write a * b, or a + b + a:b")
+            raise _refused(
+                ":".join(factors), "lacks the terms it is made of", "Write a * b, or a + b + a:b"
+            )
         if len(factors) > 2:
-            raise _refused(":".join(factors), "is a product of more than two", "Multiply two of them")
+            raise _refused(
+                ":".join(factors), "is a product of more than two", "Multiply two of them"
+            )
         if len(columns) == 2:
             pairs = [(a.name, b.name) for a in columns[0].blocks for b in columns[1].blocks]
             interactions += [SchemaInteraction(f"{a}:{b}", a, b) for a, b in pairs]
-    target = _formula_target(schema, [[str(factor.expr) for factor in term.factors] for term in left or []])
-    if target is not None and any(source_column(column) == target.name for column in found.columns.values()):
-        raise InputError(f"The target {target.name!r} of a formula must not be on its right side too.")
+    target = _formula_target(
+        schema, [[str(factor.expr) for factor in term.factors] for term in left or []]
+    )
+    if target is not None and any(
+        source_column(column) == target.name for column in found.columns.values()
+    ):
+        raise InputError(
+            f"The target {target.name!r} of a formula must not be on its right side too."
+        )
     if not found.columns:
         raise InputError("A formula must have at least one term beside the constant.")
-    widths = {block.name: len(block.names) for column in found.columns.values() for block in column.blocks}
-    if sum(widths.values()) + sum(widths[item.left] * widths[item.right] for item in interactions) > MOST_COLUMNS:
+    widths = {
+        block.name: len(block.names) for column in found.columns.values() for block in column.blocks
+    }
+    if (
+        sum(widths.values()) + sum(widths[item.left] * widths[item.right] for item in interactions)
+        > MOST_COLUMNS
+    ):
         raise InputError(f"The formula leads to more than {MOST_COLUMNS:,} columns.")
     # In the order of a schema's tables, by which model files list columns.
     order = (SchemaNumber, SchemaFlag, SchemaCategory, SchemaDate)
     ordered = tuple(sorted(found.columns.values(), key=lambda column: order.index(type(column))))
-    return check_schema(replace(schema, columns=ordered, interactions=tuple(interactions), target=target))
+    return check_schema(
+        replace(schema, columns=ordered, interactions=tuple(interactions), target=target)
+    )
 
 
 def _formula_target(schema: Schema, terms: list[list[str]]) -> SchemaTarget | None:
@@ -106,7 +137,11 @@ def _formula_target(schema: Schema, terms: list[list[str]]) -> SchemaTarget | No
     if transform == "x":
         return found
     if found.bounds is None or found.transform != "clip":
-        raise _refused(text, "transforms a target without bounds of its own", "Give [target] bounds = [low, high]")
+        raise _refused(
+            text,
+            "transforms a target without bounds of its own",
+            "Give [target] bounds = [low, high]",
+        )
     _check_bounds(text, transform, found.bounds)
     return replace(found, transform=transform)
 
@@ -136,15 +171,33 @@ def _formula_column(text: str, known: Iterable[str]) -> tuple[str, str]:
         tree = ast.parse(plain, mode="eval")
     except (SyntaxError, ValueError, RecursionError):
         raise _refused(text, "cannot be parsed", "Check its spelling") from None
-    called = {getattr(node.func, "id", "np") for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    called = {
+        getattr(node.func, "id", "np") for node in ast.walk(tree) if isinstance(node, ast.Call)
+    }
     if called - {*FUNCTIONS, "I", "np"}:
-        raise _refused(text, f"calls other functions than {', '.join(FUNCTIONS)}", "Splines are knots of the schema")
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {*FUNCTIONS, "I", "np"}
+        raise _refused(
+            text,
+            f"calls other functions than {', '.join(FUNCTIONS)}",
+            "Splines are knots of the schema",
+        )
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {
+        *FUNCTIONS,
+        "I",
+        "np",
+    }
     missing = sorted(name for name in names if quoted.get(name, name) not in set(known))
     if missing:
-        raise _refused(text, f"names {shown_name(missing[0])}, which the schema does not", "Add it to the schema")
+        raise _refused(
+            text,
+            f"names {shown_name(missing[0])}, which the schema does not",
+            "Add it to the schema",
+        )
     if len(names) != 1:
-        raise _refused(text, f"has {len(names)} columns", "Transform one column at a time, and multiply with a:b")
+        raise _refused(
+            text,
+            f"has {len(names)} columns",
+            "Transform one column at a time, and multiply with a:b",
+        )
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
             node.id = "x"
@@ -178,27 +231,46 @@ class _FormulaColumns:
             if transform != "x":
                 return self._transformed_factor(text, column, transform)
         elif name not in self.known:
-            raise _refused(text, f"names {shown_name(name)}, which the schema does not", "Add it to the schema")
+            raise _refused(
+                text, f"names {shown_name(name)}, which the schema does not", "Add it to the schema"
+            )
         else:
             column = self.known[name]
             if not isinstance(column, SchemaCategory):
-                raise _refused(text, "is no category of the schema", f"List its levels: {name} in [categories]")
+                raise _refused(
+                    text, "is no category of the schema", f"List its levels: {name} in [categories]"
+                )
         if isinstance(column, SchemaCategory) and level is not None and level not in column.values:
-            raise _refused(text, "compares with a level that the schema does not list", "Name one that it lists")
+            raise _refused(
+                text,
+                "compares with a level that the schema does not list",
+                "Name one that it lists",
+            )
         return with_reference(column, level or getattr(column, "drop", "") or "first")
 
     def _transformed_factor(self, text: str, column: Column, transform: str) -> SchemaNumber:
         if not isinstance(column, SchemaNumber) or column.transform != "clip" or column.knots:
-            raise _refused(text, "is no plain number of the schema", "Leave transform and knots to one of the two")
+            raise _refused(
+                text,
+                "is no plain number of the schema",
+                "Leave transform and knots to one of the two",
+            )
         _check_bounds(text, transform, (column.low, column.high))
-        missing, source = column.missing, source_column(column)
-        if missing.rule == "indicator" and any(source_column(found) == source for found in self.columns.values()):
-            missing = SchemaMissing("value", column.low / 2 + column.high / 2)  # one indicator says it for all
+        missing = column.missing
+        source = source_column(column)
+        if missing.rule == "indicator" and any(
+            source_column(found) == source for found in self.columns.values()
+        ):
+            missing = SchemaMissing(
+                "value", column.low / 2 + column.high / 2
+            )  # one indicator says it for all
         return replace(column, name=text, column=source, transform=transform, missing=missing)
 
 
 def _formula_category(text: str) -> tuple[str | None, str | None]:
-    """Return column and level of a formula's ``C(column, Treatment("level"))``; None for what is no ``C``."""
+    """Return column and level of a formula's ``C(column, Treatment("level"))``; None for what is
+    no ``C``.
+    """
     plain, quoted = _without_backticks(text)
     try:
         call = ast.parse(plain, mode="eval").body
@@ -208,12 +280,19 @@ def _formula_category(text: str) -> tuple[str | None, str | None]:
         return None, None
     arguments = call.args
     if call.keywords or not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], ast.Name):
-        raise _refused(text, "is more than a column and a level", 'Write C(column) or C(column, Treatment("level"))')
+        raise _refused(
+            text,
+            "is more than a column and a level",
+            'Write C(column) or C(column, Treatment("level"))',
+        )
     name = quoted.get(arguments[0].id, arguments[0].id)
     if len(arguments) == 1:
         return name, None
     contrast = arguments[1]
-    given = [*getattr(contrast, "args", []), *(word.value for word in getattr(contrast, "keywords", []))]
+    given = [
+        *getattr(contrast, "args", []),
+        *(word.value for word in getattr(contrast, "keywords", [])),
+    ]
     treatment = ast.unparse(getattr(contrast, "func", contrast)) in ("Treatment", "contr.treatment")
     if not treatment or len(given) != 1 or not isinstance(given[0], ast.Constant):
         raise _refused(text, "is another contrast", 'Write C(column, Treatment("level"))')

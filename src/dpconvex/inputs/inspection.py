@@ -1,6 +1,8 @@
-"""Inspection of a file for its holder: guessed kinds of columns, and counts of cells that a schema cannot read.
+"""Inspection of a file for its holder: guessed kinds of columns, and counts of cells that a schema
+cannot read.
 
-Nothing here is private: counts have no noise, no budget covers them, and no fit uses them. No value is shown.
+Nothing here is private: counts have no noise, no budget covers them, and no fit uses them. No value
+is shown.
 """
 
 from __future__ import annotations
@@ -28,14 +30,24 @@ from dpconvex.inputs.cells import (
 )
 from dpconvex.inputs.column_encoding import encode_columns, encode_times, encoded_array, flag_word
 from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
-from dpconvex.inputs.schema import Column, Schema, SchemaDate, SchemaFlag, SchemaNumber, source_column
+from dpconvex.inputs.schema import (
+    Column,
+    Schema,
+    SchemaDate,
+    SchemaFlag,
+    SchemaNumber,
+    source_column,
+)
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
 from dpconvex.lazy_imports import pl
 
-MOST = 0.9  # of its cells decide the kind of a column: a remark among numbers makes no categories of them
+# of its cells decide the kind of a column: a remark among numbers makes no categories of them
+MOST = 0.9
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
-DIFFERENT = 0.995  # of the whole numbers of a column: identifiers rather than amounts, which meet now and then
-ZEROS = 0.01  # of the cells of a column that begin with a zero, like 01067: words of digits rather than numbers
+# of the whole numbers of a column: identifiers rather than amounts, which meet now and then
+DIFFERENT = 0.995
+# of the cells of a column that begin with a zero, like 01067: words of digits rather than numbers
+ZEROS = 0.01
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 # "" is ISO 8601
 DATE_FORMATS = ("", *DAYS, *(f"{day} {time}" for day in DAYS for time in ("%H:%M", "%H:%M:%S")))
@@ -53,7 +65,9 @@ class InspectedKind:
 
 
 def inspect_column_kinds(path: Path, file: CSVFormat) -> tuple[dict[str, InspectedKind], list[str]]:
-    """Return the guessed kind of each column, for a template that people fill in, and counts of unreadable lines."""
+    """Return the guessed kind of each column, for a template that people fill in, and counts of
+    unreadable lines.
+    """
     opened = open_table_file(path, file)
     table, problems = opened.read_rows(opened.names)
     with hide_file_values(path):
@@ -90,9 +104,13 @@ def _inspect_column_kind(column: pl.Series) -> InspectedKind:
         if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
             return InspectedKind("identifier")
         return InspectedKind("number")
-    if not digits and remove_thousands(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
+    if not digits and remove_thousands(known).cast(pl.Float64, strict=False).count() >= MOST * len(
+        known
+    ):
         return InspectedKind("number", decimal=THOUSANDS)
-    if not digits and replace_decimal_comma(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
+    if not digits and replace_decimal_comma(known).cast(
+        pl.Float64, strict=False
+    ).count() >= MOST * len(known):
         return InspectedKind("number", decimal=",")
     words = known.unique().to_list()
     allowed = math.floor((1 - MOST) * len(words))
@@ -126,7 +144,9 @@ class ColumnInspection:
 
 @dataclass(frozen=True)
 class FileInspection:
-    """Counts of a file by a schema: its columns, its rows, invalid rows, and unreadable lines with reasons; private."""
+    """Counts of a file by a schema: its columns, its rows, invalid rows, and unreadable lines
+    with reasons; private.
+    """
 
     columns: tuple[ColumnInspection, ...]
     rows: int
@@ -139,21 +159,30 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
 
     Privacy: none. Every number depends on every row, and no budget covers it.
     """
-    target, file = schema.target, schema.file
-    others = [name for name in (None if target is None else target.name, person) if name is not None]
+    target = schema.target
+    file = schema.file
+    others = [
+        name for name in (None if target is None else target.name, person) if name is not None
+    ]
     opened = open_table_file(path, file)
     table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
     with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in table.columns}
-    found = [_inspect_column(column, cells[source_column(column)], file) for column in schema.columns]
+    found = [
+        _inspect_column(column, cells[source_column(column)], file) for column in schema.columns
+    ]
     invalid = np.zeros(table.height, dtype=bool)
     if table.height and schema.columns:
         invalid |= np.isnan(encoded_array(encode_columns(schema, cells))).any(axis=1)
     if target is not None and target.classes is None:
-        found.append(_inspect_numbers(target.name, "target", target.bounds, cells[target.name], file))
+        found.append(
+            _inspect_numbers(target.name, "target", target.bounds, cells[target.name], file)
+        )
         invalid |= np.isnan(cells[target.name].as_numbers(file.decimal))
     elif target is not None and target.classes is not None:
-        counts, lost = _inspect_words(target.name, "target", target.classes, cells[target.name], file)
+        counts, lost = _inspect_words(
+            target.name, "target", target.classes, cells[target.name], file
+        )
         found.append(counts)
         invalid |= lost
     if person is not None:
@@ -172,24 +201,30 @@ def _is_empty(cells: Cells, file: CSVFormat) -> Mask:
 def _inspect_column(column: Column, cells: Cells, file: CSVFormat) -> ColumnInspection:
     if isinstance(column, SchemaNumber):
         return _inspect_numbers(column.name, "number", (column.low, column.high), cells, file)
-    empty, hint = _is_empty(cells, file), ""
+    empty = _is_empty(cells, file)
+    hint = ""
     if isinstance(column, SchemaDate):
-        lost, kind = np.isnat(encode_times(column, cells, file.decimal)), "date"
+        lost = np.isnat(encode_times(column, cells, file.decimal))
+        kind = "date"
         if (lost & ~empty).any() and not column.format:
             hint = 'give the format of its dates, like format = "%d.%m.%Y"'
     elif isinstance(column, SchemaFlag):
         declared = CellWordMatcher((*column.true, *column.false), file.decimal)
-        lost, kind = map_cells(cells, lambda cell: flag_word(declared, cell) is None, bool), "flag"
+        lost = map_cells(cells, lambda cell: flag_word(declared, cell) is None, bool)
+        kind = "flag"
     else:
         also = [word for word, _ in column.also]
         return _inspect_words(column.name, "category", column.values, cells, file, also)[0]
-    return ColumnInspection(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint)
+    return ColumnInspection(
+        column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), hint=hint
+    )
 
 
 def _inspect_numbers(
     name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: CSVFormat
 ) -> ColumnInspection:
-    empty, numbers = _is_empty(cells, file), cells.as_numbers(file.decimal)
+    empty = _is_empty(cells, file)
+    numbers = cells.as_numbers(file.decimal)
     unread = np.isnan(numbers) & ~empty
     low, high = bounds or (-np.inf, np.inf)
     outside = int(((numbers < low) | (numbers > high)).sum())
@@ -201,10 +236,16 @@ def _inspect_numbers(
 
 
 def _inspect_words(
-    name: str, kind: str, words: Sequence[str], cells: Cells, file: CSVFormat, also: Sequence[str] = ()
+    name: str,
+    kind: str,
+    words: Sequence[str],
+    cells: Cells,
+    file: CSVFormat,
+    also: Sequence[str] = (),
 ) -> tuple[ColumnInspection, Mask]:
     """Return the counts of a column of declared words, and which cells mean none of them."""
-    empty, declared = _is_empty(cells, file), CellWordMatcher([*words, *also], file.decimal)
+    empty = _is_empty(cells, file)
+    declared = CellWordMatcher([*words, *also], file.decimal)
     items, rows = cells.distinct()
     found = [declared.find(item) for item in items]
     lost = np.array([index is None for index in found])[rows]
@@ -214,5 +255,9 @@ def _inspect_words(
         for item, index in zip(items, found, strict=True)
     )
     hint = "some differ in capital letters only" if alike else ""
-    absent = len(words) - len({index for index in found if index is not None and index < len(words)})
-    return ColumnInspection(name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint), lost
+    absent = len(words) - len(
+        {index for index in found if index is not None and index < len(words)}
+    )
+    return ColumnInspection(
+        name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint
+    ), lost

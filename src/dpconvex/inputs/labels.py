@@ -1,7 +1,8 @@
 """Label sets of classifiers and the checks of targets that hold labels.
 
-A label set is public. It is either declared with ``classes`` or read from the target, which the certificate then
-says; targets that seem to be measurements rather than labels are refused. No message quotes a label.
+A label set is public. It is either declared with ``classes`` or read from the target, which the
+certificate then says; targets that seem to be measurements rather than labels are refused. No
+message quotes a label.
 """
 
 import math
@@ -19,7 +20,8 @@ from dpconvex.engine.dask.partitions import MOST_LABELS
 from dpconvex.inputs.cells import CellWordMatcher, read_cell
 from dpconvex.inputs.settings import Classifier, Label
 
-# A label set that is read from the target becomes public: beyond this size it is taken for measurements.
+# A label set that is read from the target becomes public: beyond this size it is taken for
+# measurements.
 MOST_FOUND = 100
 _KINDS = "text, whole numbers or booleans"
 
@@ -33,11 +35,17 @@ def _label_kind(label: object) -> str:
     if is_missing_label(label):
         return "missing"
     whole = isinstance(label, (int, np.integer))
-    return "number" if whole or (isinstance(label, (float, np.floating)) and float(label).is_integer()) else "other"
+    return (
+        "number"
+        if whole or (isinstance(label, (float, np.floating)) and float(label).is_integer())
+        else "other"
+    )
 
 
 def is_missing_label(value: object) -> bool:
-    """Return whether a value stands for none: None, NaN, or pandas' NA and NaT, which do not even say so."""
+    """Return whether a value stands for none: None, NaN, or pandas' NA and NaT, which do not
+    even say so.
+    """
     if isinstance(value, (float, np.floating)):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
@@ -71,7 +79,9 @@ def declared_label_set(classes: object, owner: str, ordered: bool = False) -> np
 
 
 def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
-    """Return the sorted label set of a target: the declared one, which must hold all labels, or the one found."""
+    """Return the sorted label set of a target: the declared one, which must hold all labels, or
+    the one found.
+    """
     if declared is not None and y.shape[0] == 0:
         return declared
     found = _distinct_labels(y, owner)
@@ -81,25 +91,29 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
             raise ValueError(_wrong_label_kind(declared, owner))
         if not np.isin(found, declared).all():
             raise ValueError(
-                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_show_labels(declared)}. "
-                "Got others as well. Add them to 'classes', or map them to labels in it by a rule that is public."
+                f"The labels given to {owner}.fit must all be in its 'classes' parameter, "
+                f"{_show_labels(declared)}. Got others as well. Add them to 'classes', or map "
+                "them to labels in it by a rule that is public."
             )
         return declared
     if len(found) > MOST_FOUND:
         raise ValueError(
-            f"The target given to {owner} must hold labels: at most {MOST_FOUND} different ones are read from it, "
-            "because the label set becomes public. Got more instead. Use a regressor for a target that is measured, "
-            "or name the labels with 'classes'."
+            f"The target given to {owner} must hold labels: at most {MOST_FOUND} different ones "
+            "are read from it, because the label set becomes public. Got more instead. Use a "
+            "regressor for a target that is measured, or name the labels with 'classes'."
         )
     if len(found) < 2:
         raise ValueError(
-            f"{owner} needs at least two classes. Got {len(found)} class instead. Name the label set with 'classes'."
+            f"{owner} needs at least two classes. Got {len(found)} class instead. Name the label "
+            "set with 'classes'."
         )
     return found
 
 
 def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
-    """Raise if an array's type, which is public, is another than that of the declared labels: no row would be valid."""
+    """Raise if an array's type, which is public, is another than that of the declared labels: no
+    row would be valid.
+    """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
     if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
@@ -107,18 +121,20 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
 
 
 def _wrong_label_kind(declared: np.ndarray, owner: str) -> str:
-    """Return the message about text where numbers are declared, or the other way round: both types are public."""
+    """Return the message about text where numbers are declared, or the other way round: both
+    types are public.
+    """
     text = declared.dtype.kind in "UO"
     kinds = ("text", "numbers or booleans") if text else ("numbers or booleans", "text")
     remedy = "Turn the labels into numbers with y.astype(int), or write the classes as text."
     if text:
         remedy = (
-            "Write the labels of y in 'classes', numbers without quotes, or turn them into text by a public rule, for "
-            "instance y.astype(str)."
+            "Write the labels of y in 'classes', numbers without quotes, or turn them into text "
+            "by a public rule, for instance y.astype(str)."
         )
     return (
-        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_show_labels(declared)}, "
-        f"which are {kinds[0]}. Got {kinds[1]} instead. {remedy}"
+        f"The labels given to {owner} must be of the kind of its 'classes' parameter, "
+        f"{_show_labels(declared)}, which are {kinds[0]}. Got {kinds[1]} instead. {remedy}"
     )
 
 
@@ -158,22 +174,24 @@ def _distinct_labels(y: Any, owner: str) -> np.ndarray:
 
 def _several_kinds(owner: str) -> str:
     return (
-        f"The labels given to {owner} must be all of one kind: {_KINDS}. Got several kinds or other objects instead. "
-        "Turn all of them into text, dates too."
+        f"The labels given to {owner} must be all of one kind: {_KINDS}. Got several kinds or "
+        "other objects instead. Turn all of them into text, dates too."
     )
 
 
 def missing_labels(owner: str) -> str:
     """Return the message about labels that are missing."""
     return (
-        f"The labels given to {owner} must all be there. Got missing ones instead. Give missing labels a public label "
-        "of their own, or one that exists; drop their rows only with neighbors='add_or_remove_one', where the number "
-        "of rows is private."
+        f"The labels given to {owner} must all be there. Got missing ones instead. Give missing "
+        "labels a public label of their own, or one that exists; drop their rows only with "
+        "neighbors='add_or_remove_one', where the number of rows is private."
     )
 
 
 def label_set_facts(model: Classifier, n_classes: int | None) -> dict[str, Any]:
-    """Return the public parameters that follow from the label set; of a fitted one if ``n_classes`` is None."""
+    """Return the public parameters that follow from the label set; of a fitted one if
+    ``n_classes`` is None.
+    """
     n_classes = len(model.classes_) if n_classes is None else n_classes
     return {
         "n_classes": n_classes,
@@ -191,13 +209,17 @@ def count_expected_labels(model: Classifier, n_classes: int | None) -> int:
     check_count("n_classes", f"{owner}.certify", n_classes, 2)
     if declared is not None and n_classes != len(declared):
         allowed = f"the number of its 'classes', {len(declared)}"
-        raise parameter_error("n_classes", f"{owner}.certify", allowed, repr(n_classes), "Leave it out.")
+        raise parameter_error(
+            "n_classes", f"{owner}.certify", allowed, repr(n_classes), "Leave it out."
+        )
     return int(n_classes)
 
 
 @dataclass(frozen=True)
 class OneVsRestLabels:
-    """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
+    """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays
+    NaN.
+    """
 
     label: Label
 
@@ -211,7 +233,9 @@ class OneVsRestLabels:
 
 @dataclass(frozen=True)
 class LabelNumbers:
-    """The number of every label in a set that holds all of them; NaN, the mark of an invalid row, stays NaN."""
+    """The number of every label in a set that holds all of them; NaN, the mark of an invalid
+    row, stays NaN.
+    """
 
     labels: tuple[Label, ...]
 
@@ -225,10 +249,11 @@ class LabelNumbers:
 
 @dataclass(frozen=True)
 class LabelPositions:
-    """The position of every label in a declared set of labels of one kind; NaN for what is none of them.
+    """The position of every label in a declared set of labels of one kind; NaN for what is none of
+    them.
 
-    Another value is matched by its meaning: the text ``1`` is the label 1. A reader that makes text of all labels
-    because one of them is no number thus changes no other row.
+    Another value is matched by its meaning: the text ``1`` is the label 1. A reader that makes text
+    of all labels because one of them is no number thus changes no other row.
     """
 
     declared: tuple[Label, ...]

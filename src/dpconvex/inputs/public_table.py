@@ -1,4 +1,6 @@
-"""`PublicTable`, a transformer that learns nothing: columns of any table, bounded by a public schema."""
+"""`PublicTable`, a transformer that learns nothing: columns of any table, bounded by a public
+schema.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from dpconvex.checks import parameter_error
 from dpconvex.engine.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import Cells, read_cells, read_identifier_cells
-from dpconvex.inputs.column_encoding import encode_columns, encode_labels, encoded_array, encoded_sparse_matrix
+from dpconvex.inputs.column_encoding import (
+    encode_columns,
+    encode_labels,
+    encoded_array,
+    encoded_sparse_matrix,
+)
 from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
@@ -27,10 +34,13 @@ from dpconvex.lazy_imports import pd, pl
 
 
 class _PublicTablePeople:
-    """``fit_transform`` with people; apart, because scikit-learn would make a frame of its result."""
+    """``fit_transform`` with people; apart, because scikit-learn would make a frame of its
+    result.
+    """
 
     def fit_transform(self: PublicTable, X: Any, y: object = None) -> Any:  # type: ignore[misc]
-        """Return the public table's columns of numbers for a fit, with the people of its rows if it has ``[person]``.
+        """Return the public table's columns of numbers for a fit, with the people of its rows if it
+        has ``[person]``.
 
         Parameters
         ----------
@@ -41,7 +51,8 @@ class _PublicTablePeople:
         Returns
         -------
         dataframe, sparse array or RowsOfPeople
-            As of ``transform``; `RowsOfPeople` goes to estimators of dpconvex alone, so that no step forgets people.
+            As of ``transform``; `RowsOfPeople` goes to estimators of dpconvex alone, so that no
+            step forgets people.
         """
         schema = self.fit(X, y)._parsed()
         if schema.person is None:
@@ -51,27 +62,31 @@ class _PublicTablePeople:
 
 
 class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
-    r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
+    r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema.
+    Costs nothing.
 
-    Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
-    calendar features, and a missing or unreadable cell follows its column's rule. Nothing is learned from rows.
+    Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an
+    indicator, a date its calendar features, and a missing or unreadable cell follows its column's
+    rule. Nothing is learned from rows.
 
     Parameters
     ----------
     schema : path, mapping or Schema
-        The schema file, or its tables: ``{"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}}``.
+        The schema file, or its tables: ``{"features": {"age": [17, 90]}, "categories": {"job":
+        ["clerk", "driver"]}}``.
     formula : str, optional
-        ``"wage ~ educ + log(exper) + C(region)"``: which columns of the schema are used and how; categories are
-        compared with their first level. Bounds, levels and knots are the schema's, and nothing is taken from rows.
-        Needs formulaic.
+        ``"wage ~ educ + log(exper) + C(region)"``: which columns of the schema are used and how;
+        categories are compared with their first level. Bounds, levels and knots are the schema's,
+        and nothing is taken from rows. Needs formulaic.
     sparse : bool, default=False
-        Whether ``transform`` returns a scipy CSR array, which takes less memory where there are many categories.
+        Whether ``transform`` returns a scipy CSR array, which takes less memory where there are
+        many categories.
 
     Attributes
     ----------
     feature_bounds, row_norm : pair of lists, float
-        For an estimator: bounds of the columns, and the largest length of a row in mapped units. A block of indicators
-        adds 1 to its square however many categories there are.
+        For an estimator: bounds of the columns, and the largest length of a row in mapped units. A
+        block of indicators adds 1 to its square however many categories there are.
     target_bounds, classes : pair or None, list or None
         Public range or public classes of the target.
     privacy_ : str
@@ -79,15 +94,19 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Privacy: public, if the schema was written without the data. In a pipeline the people of ``[person]`` go to the
-    estimator with their rows, and the promise is made to them; ``transform`` alone leaves them out, so give ``fit``
-    ``groups=table.groups(frame)`` beside ``table.transform(frame)``. A missing column is an error, because names of
-    columns are public; no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning
-    ``invalid_rows`` of the estimator says; all other rules give finite numbers for whatever the table holds.
+    Privacy: public, if the schema was written without the data. In a pipeline the people of
+    ``[person]`` go to the estimator with their rows, and the promise is made to them; ``transform``
+    alone leaves them out, so give ``fit`` ``groups=table.groups(frame)`` beside
+    ``table.transform(frame)``. A missing column is an error, because names of columns are public;
+    no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning
+    ``invalid_rows`` of the estimator says; all other rules give finite numbers for whatever the
+    table holds.
 
     Examples
     --------
-    >>> table = PublicTable({"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}})
+    >>> table = PublicTable(
+    ...     {"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}}
+    ... )
     >>> list(table.get_feature_names_out())
     ['age', 'job=clerk', 'job=driver']
     >>> table.transform({"age": [30, "99"], "job": ["driver", "pilot"]}).to_numpy().tolist()
@@ -97,9 +116,12 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, formula: str | None = None,
+        self,
+        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
+        *,
+        formula: str | None = None,
         sparse: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.schema = schema
         self.formula = formula
         self.sparse = sparse
@@ -125,27 +147,30 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : dataframe, mapping of str to array, or path
-            A pandas, polars, pyarrow or Dask table, a dictionary of columns, or a CSV or Parquet file, with at least
-            the schema's columns in any order.
+            A pandas, polars, pyarrow or Dask table, a dictionary of columns, or a CSV or Parquet
+            file, with at least the schema's columns in any order.
 
         Returns
         -------
         dataframe or sparse array
-            Of pandas for pandas and of Dask for Dask, otherwise of polars, with the names of ``get_feature_names_out``;
-            a CSR array if ``sparse`` says so.
+            Of pandas for pandas and of Dask for Dask, otherwise of polars, with the names of
+            ``get_feature_names_out``; a CSR array if ``sparse`` says so.
         """
         self._check_sparse()
         schema = self._parsed()
         if is_partitioned(X):
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
-            return X.map_partitions(partial(public_table_frame, schema, owner="PublicTable"), meta=meta)
+            return X.map_partitions(
+                partial(public_table_frame, schema, owner="PublicTable"), meta=meta
+            )
         if self.sparse:
             cells = public_table_cells(X, schema.inputs, schema, "PublicTable")
             return encoded_sparse_matrix(encode_columns(schema, cells))
         return public_table_frame(schema, X, "PublicTable")
 
     def target(self, X: Any) -> NDArray[Any]:
-        """Return the target of a table: declared classes as text (None where a cell holds none), or numbers (NaN).
+        """Return the target of a table: declared classes as text (None where a cell holds none), or
+        numbers (NaN).
 
         Parameters
         ----------
@@ -155,14 +180,17 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         schema = self._parsed()
         if schema.target is None:
             raise ValueError("The schema of PublicTable names no target. Add it: [target].")
-        cells = public_table_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
+        cells = public_table_cells(X, [schema.target.name], schema, "PublicTable")[
+            schema.target.name
+        ]
         if schema.target.classes is not None:
             return encode_labels(cells, schema.target.classes, schema.file.decimal)
         numbers: NDArray[Any] = schema.target.transformed(cells.as_numbers(schema.file.decimal))
         return numbers
 
     def groups(self, X: Any) -> Any:
-        """Return the people of the table's rows, by the schema's ``[person]``: ``groups`` of a fit or a score.
+        """Return the people of the table's rows, by the schema's ``[person]``: ``groups`` of a fit
+        or a score.
 
         Parameters
         ----------
@@ -175,10 +203,15 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
             Identifiers as they are, None where one is missing: private, like the table.
         """
         schema = self._parsed()
-        name, missing = schema.person, schema.file.missing
+        name = schema.person
+        missing = schema.file.missing
         if name is None:
-            raise ValueError('The schema of PublicTable names no person. Add it: [person] with column = "...".')
-        column = read_public_column(open_public_table(X, [name], schema, "PublicTable"), name, "PublicTable")
+            raise ValueError(
+                'The schema of PublicTable names no person. Add it: [person] with column = "...".'
+            )
+        column = read_public_column(
+            open_public_table(X, [name], schema, "PublicTable"), name, "PublicTable"
+        )
         if is_partitioned(X):
             return column.map_partitions(_identify_partition, missing, meta=(name, object))
         with hide_file_values(None):
@@ -195,7 +228,9 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
 
     @property
     def smooth(self) -> list[tuple[int, int, float]]:
-        """Curves whose second differences are penalised, for the estimator's parameter of this name."""
+        """Curves whose second differences are penalised, for the estimator's parameter of this
+        name.
+        """
         return self._parsed().smooth
 
     @property
@@ -243,13 +278,17 @@ def _public_table_schema(schema: object, formula: str | None = None) -> Schema:
         schema = read_schema(schema)
     elif not isinstance(schema, Schema):
         allowed = "a path or a mapping of tables"
-        raise parameter_error("schema", "PublicTable", allowed, type(schema).__name__, kind=TypeError)
+        raise parameter_error(
+            "schema", "PublicTable", allowed, type(schema).__name__, kind=TypeError
+        )
     return schema if formula is None else formula_schema(schema, formula)
 
 
 def public_table_frame(schema: Schema, X: Any, owner: str) -> Any:
     """Return the columns of numbers as a dataframe: of pandas for pandas, otherwise of polars."""
-    rows = encoded_array(encode_columns(schema, public_table_cells(X, schema.inputs, schema, owner)))
+    rows = encoded_array(
+        encode_columns(schema, public_table_cells(X, schema.inputs, schema, owner))
+    )
     if type(X).__module__.split(".")[0] == "pandas":
         return pd.DataFrame(rows, columns=schema.names, index=X.index)
     return pl.DataFrame(rows, schema=schema.names, orient="row")
@@ -260,15 +299,18 @@ def _identify_partition(part: Any, missing: tuple[str, ...]) -> Any:
 
 
 def open_public_table(table: Any, wanted: list[str], schema: Schema, owner: str) -> Any:
-    """Return a table that has the wanted columns, read once if it is a file or a LazyFrame; else raise."""
+    """Return a table that has the wanted columns, read once if it is a file or a LazyFrame; else
+    raise.
+    """
     if isinstance(table, (str, os.PathLike)):
         # Every line is a row and none is refused: what a row holds is the schema's matter.
         return open_table_file(Path(table), schema.file).read(wanted, every_line=True)
     names = public_column_names(table)
     if names is None:
         raise TypeError(
-            f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
-            f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
+            f"The table given to {owner} must have named columns: a pandas, polars or pyarrow "
+            "table, a dictionary of arrays, or the path of a CSV or Parquet file. Got "
+            f"{type(table).__name__} instead."
         )
     require_file_columns(names, wanted, f"The table given to {owner}")
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
@@ -281,13 +323,18 @@ def read_public_column(table: Any, name: str, owner: str) -> Any:
     """Return a column of an open table, which must be there once."""
     column = table[name]
     if getattr(column, "ndim", 1) != 1:
-        raise InputError(f"The column {name!r} given to {owner} must be there once, one value a row.")
+        raise InputError(
+            f"The column {name!r} given to {owner} must be there once, one value a row."
+        )
     return column
 
 
-def public_table_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
+def public_table_cells(
+    table: Any, wanted: list[str], schema: Schema, owner: str
+) -> dict[str, Cells]:
     """Return the wanted columns of a table as cells, by name."""
-    table, cells = open_public_table(table, wanted, schema, owner), {}
+    table = open_public_table(table, wanted, schema, owner)
+    cells = {}
     for name in wanted:
         column = read_public_column(table, name, owner)
         with hide_file_values(None):

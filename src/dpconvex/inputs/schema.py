@@ -1,8 +1,8 @@
 """Public schema of a table: its columns, and the bounded numeric columns they become.
 
-A schema is written before the data are seen and never changes (:mod:`dpconvex.inputs.schema_file` reads it). Every cell
-by itself becomes numbers, whatever it holds, so that nothing but the model's own noise depends on other records;
-:mod:`dpconvex.inputs.column_encoding` applies it.
+A schema is written before the data are seen and never changes (:mod:`dpconvex.inputs.schema_file`
+reads it). Every cell by itself becomes numbers, whatever it holds, so that nothing but the model's
+own noise depends on other records; :mod:`dpconvex.inputs.column_encoding` applies it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ PARTS = (*CALENDAR, *CYCLES, "days")
 class SchemaMissing:
     """Rule for missing values.
 
-    ``row`` makes the row invalid, ``indicator`` adds a column that is 1 where the value is missing, ``value`` puts a
-    public constant in its place, and ``other`` counts it as a category that was not declared.
+    ``row`` makes the row invalid, ``indicator`` adds a column that is 1 where the value is missing,
+    ``value`` puts a public constant in its place, and ``other`` counts it as a category that was
+    not declared.
     """
 
     rule: str = "row"
@@ -49,24 +50,32 @@ class SchemaBlock:
     names: tuple[str, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    square: float = 1.0  # largest squared length of columns mapped to order 1: 1 for indicators of which one is 1
+    # largest squared length of columns mapped to order 1: 1 for indicators of which one is 1
+    square: float = 1.0
     length: float = 1.0  # of the columns, each divided by its largest size
-    reference: tuple[int, str] | None = None  # the indicator that is left out, to which coefficients compare
+    reference: tuple[int, str] | None = (
+        None  # the indicator that is left out, to which coefficients compare
+    )
 
 
-def _indicators(name: str, names: tuple[str, ...], square: float = 1.0, drop: int | None = None) -> SchemaBlock:
+def _indicators(
+    name: str, names: tuple[str, ...], square: float = 1.0, drop: int | None = None
+) -> SchemaBlock:
     """Return a block of indicators without the one of index ``drop``."""
     reference = None if drop is None else (drop, names[drop])
     names = tuple(each for index, each in enumerate(names) if index != drop)
-    return SchemaBlock(name, names, (0.0,) * len(names), (1.0,) * len(names), square, reference=reference)
+    return SchemaBlock(
+        name, names, (0.0,) * len(names), (1.0,) * len(names), square, reference=reference
+    )
 
 
 @dataclass(frozen=True)
 class SchemaNumber:
     """A column of numbers, clipped to public bounds.
 
-    With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
-    (the bounds are knots too), so that a model is the straight lines between its coefficients.
+    With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the
+    neighbouring knots (the bounds are knots too), so that a model is the straight lines between its
+    coefficients.
     """
 
     name: str
@@ -78,7 +87,9 @@ class SchemaNumber:
     missing: SchemaMissing = SchemaMissing()
     drop: str = ""
     column: str = ""  # of the table, where it is another one than the name says
-    smooth: float | None = None  # strength of the penalty of second differences of the coefficients at the knots
+    smooth: float | None = (
+        None  # strength of the penalty of second differences of the coefficients at the knots
+    )
 
     @property
     def transformed_bounds(self) -> Range:
@@ -89,7 +100,9 @@ class SchemaNumber:
     def transformed_knots(self) -> tuple[float, ...]:
         """The knots with both bounds, after the transform; none for a straight line."""
         knots = (self.low, *self.knots, self.high) if self.knots else ()
-        return tuple(map(float, transform_numbers(self.transform, knots, self.low, self.high).values))
+        return tuple(
+            map(float, transform_numbers(self.transform, knots, self.low, self.high).values)
+        )
 
     @property
     def missing_value(self) -> float:
@@ -99,19 +112,37 @@ class SchemaNumber:
 
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
-        """Columns that the schema makes of a number; a transform is part of the name, not to be taken for a raw one."""
+        """Columns that the schema makes of a number; a transform is part of the name, not to be
+        taken for a raw one.
+        """
         extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
         if self.knots:
             knots = (self.low, *self.knots, self.high)
-            shown = [str(int(knot)) if knot == int(knot) and abs(knot) < 1e15 else repr(knot) for knot in knots]
+            shown = [
+                str(int(knot)) if knot == int(knot) and abs(knot) < 1e15 else repr(knot)
+                for knot in knots
+            ]
             names = tuple(f"{self.name}@{knot}" for knot in shown)
             return (_indicators(self.name, (*names, *extra), drop=0 if self.drop else None),)
         low, high = self.transformed_bounds
         largest = max(abs(low), abs(high))
         length = math.hypot(1, self.missing_value / largest) if extra and largest > 0 else 1.0
-        title = f"{self.transform}({self.name})" if self.transform in WORDS[1:] and not self.column else self.name
+        title = (
+            f"{self.transform}({self.name})"
+            if self.transform in WORDS[1:] and not self.column
+            else self.name
+        )
         added = len(extra)
-        return (SchemaBlock(self.name, (title, *extra), (low, *(0.0,) * added), (high, *(1.0,) * added), 1.0, length),)
+        return (
+            SchemaBlock(
+                self.name,
+                (title, *extra),
+                (low, *(0.0,) * added),
+                (high, *(1.0,) * added),
+                1.0,
+                length,
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -132,14 +163,20 @@ class SchemaFlag:
 
 @dataclass(frozen=True)
 class SchemaCategory:
-    """A column of public categories: one indicator each; other cells have zeros, or the bin ``(other)``."""
+    """A column of public categories: one indicator each; other cells have zeros, or the bin
+    ``(other)``.
+    """
 
     name: str
     values: tuple[str, ...]
     other: bool = False
     missing: SchemaMissing = SchemaMissing("other")
-    drop: str = ""  # a category, or the first one for "first", with zeros: the others are compared with it
-    also: tuple[tuple[str, str], ...] = ()  # pairs of another spelling and the category it stands for
+    drop: str = (
+        ""  # a category, or the first one for "first", with zeros: the others are compared with it
+    )
+    also: tuple[
+        tuple[str, str], ...
+    ] = ()  # pairs of another spelling and the category it stands for
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -150,16 +187,27 @@ class SchemaCategory:
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
         """Its indicators."""
-        drop = None if not self.drop else self.values.index(self.drop) if self.drop in self.values else 0
-        return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels), drop=drop),)
+        drop = (
+            None
+            if not self.drop
+            else self.values.index(self.drop)
+            if self.drop in self.values
+            else 0
+        )
+        return (
+            _indicators(
+                self.name, tuple(f"{self.name}={label}" for label in self.labels), drop=drop
+            ),
+        )
 
 
 @dataclass(frozen=True)
 class SchemaDate:
     """A date or time, and the public calendar features it becomes.
 
-    ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and ``year-cycle``, are sine and
-    cosine of the part of the cycle that is over; ``days`` counts from ``since``, at most to ``until``.
+    ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and
+    ``year-cycle``, are sine and cosine of the part of the cycle that is over; ``days`` counts from
+    ``since``, at most to ``until``.
     """
 
     name: str
@@ -173,7 +221,11 @@ class SchemaDate:
     @property
     def days(self) -> float:
         """Days from ``since`` to ``until``; 0 where they are not declared."""
-        return 0.0 if self.since is None or self.until is None else float((self.until - self.since).days)
+        return (
+            0.0
+            if self.since is None or self.until is None
+            else float((self.until - self.since).days)
+        )
 
     @property
     def blocks(self) -> tuple[SchemaBlock, ...]:
@@ -185,12 +237,16 @@ class SchemaDate:
                 names = tuple(f"{name}={item}" for item in CALENDAR[part])
                 found.append(_indicators(name, names, drop=0 if self.drop else None))
             elif part in CYCLES:
-                found.append(SchemaBlock(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
+                found.append(
+                    SchemaBlock(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0))
+                )
             else:
                 found.append(SchemaBlock(name, (name,), (0.0,), (self.days,)))
         if self.missing.rule == "indicator":
             # No square of its own: where it is 1 all parts are 0.
-            found.append(_indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0))
+            found.append(
+                _indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0)
+            )
         return tuple(found)
 
 
@@ -212,15 +268,19 @@ class SchemaInteraction:
 
     def block(self, left: SchemaBlock, right: SchemaBlock) -> SchemaBlock:
         """Return the columns of the schema's interaction."""
-        names, lows, highs = [], [], []
+        names = []
+        lows = []
+        highs = []
         for a, a_low, a_high in zip(left.names, left.low, left.high, strict=True):
             for b, b_low, b_high in zip(right.names, right.low, right.high, strict=True):
                 corners = (a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high)
                 names.append(f"{a} × {b}")
                 lows.append(min(corners))
                 highs.append(max(corners))
-        square, length = float(len(names)), left.length * right.length
-        # With 0 within all bounds a product is divided by its largest size, that of one factor times the other's.
+        square = float(len(names))
+        length = left.length * right.length
+        # With 0 within all bounds a product is divided by its largest size, that of one factor
+        # times the other's.
         if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
             square = min(square, length**2)
         return SchemaBlock(self.name, tuple(names), tuple(lows), tuple(highs), square, length)
@@ -228,7 +288,9 @@ class SchemaInteraction:
 
 @dataclass(frozen=True)
 class SchemaTarget:
-    """The column to learn, with its public range or its public classes; a transform, if any, is what is learned."""
+    """The column to learn, with its public range or its public classes; a transform, if any, is
+    what is learned.
+    """
 
     name: str
     bounds: Range | None = None
@@ -237,7 +299,9 @@ class SchemaTarget:
     event: str | None = None  # of a time: the column that is above 0 where an event ended it
 
     def transformed(self, numbers: Any) -> Any:
-        """Return what the schema's target is learned as: numbers, or their transform once clipped; NaN stays NaN."""
+        """Return what the schema's target is learned as: numbers, or their transform once
+        clipped; NaN stays NaN.
+        """
         if self.transform == "clip" or self.bounds is None:
             return numbers
         import numpy as np
@@ -268,7 +332,9 @@ class Schema:
         """All blocks, in the order of ``X``."""
         found = {block.name: block for column in self.columns for block in column.blocks}
         plain = tuple(found.values())
-        return plain + tuple(item.block(found[item.left], found[item.right]) for item in self.interactions)
+        return plain + tuple(
+            item.block(found[item.left], found[item.right]) for item in self.interactions
+        )
 
     @cached_property
     def names(self) -> list[str]:
@@ -283,9 +349,14 @@ class Schema:
 
     @property
     def smooth(self) -> list[tuple[int, int, float]]:
-        """First column, number of columns and strength of the schema's curves with penalised second differences."""
-        curves, first = [], 0
-        numbers = {column.name: column for column in self.columns if isinstance(column, SchemaNumber)}
+        """First column, number of columns and strength of the schema's curves with penalised
+        second differences.
+        """
+        curves = []
+        first = 0
+        numbers = {
+            column.name: column for column in self.columns if isinstance(column, SchemaNumber)
+        }
         for block in self.blocks:
             column = numbers.get(block.name)
             if column is not None and column.smooth:
@@ -295,7 +366,9 @@ class Schema:
 
     @property
     def row_norm(self) -> float:
-        """Largest length of a row once the estimator has mapped it: ``sqrt`` of the sum of the blocks' squares."""
+        """Largest length of a row once the estimator has mapped it: ``sqrt`` of the sum of the
+        blocks' squares.
+        """
         return math.sqrt(math.fsum(block.square for block in self.blocks))
 
     @property
@@ -306,16 +379,21 @@ class Schema:
         return transform_numbers(self.target.transform, 0.0, *self.target.bounds)[1:]
 
     def for_target(self, name: str | None) -> Schema:
-        """Return the schema with a target: the one asked for, which must agree with the declared one."""
+        """Return the schema with a target: the one asked for, which must agree with the declared
+        one.
+        """
         declared = None if self.target is None else self.target.name
         if name is None and declared is None:
             raise InputError("Give --target, or the target's column in [target].")
         if name is not None and declared is not None and name != declared:
-            raise InputError(f"The target is {name!r}, but [target] in the schema names {declared!r}.")
+            raise InputError(
+                f"The target is {name!r}, but [target] in the schema names {declared!r}."
+            )
         found = self.target or SchemaTarget(str(name))
         if found.name in self.inputs:
             raise InputError(
-                f"The target {found.name!r} must not be a feature: take it out of the schema's other tables."
+                f"The target {found.name!r} must not be a feature: take it out of the schema's "
+                "other tables."
             )
         return replace(self, target=found)
 

@@ -1,7 +1,8 @@
-"""CSV and Parquet files: opened, read by a schema, written, and cut into pieces for tables larger than memory.
+"""CSV and Parquet files: opened, read by a schema, written, and cut into pieces for tables larger
+than memory.
 
-No message quotes a value of the data. Column names are shown only if the user wrote them: the first line of a file
-without a header is data. CSV lines are parsed in :mod:`dpconvex.inputs.csv_reader`.
+No message quotes a value of the data. Column names are shown only if the user wrote them: the first
+line of a file without a header is data. CSV lines are parsed in :mod:`dpconvex.inputs.csv_reader`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,24 @@ from pathlib import Path
 
 from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError, csv_reader
-from dpconvex.inputs.schema import MOST_COLUMNS, Schema, SchemaDate, SchemaFlag, SchemaNumber, shown_name, source_column
+from dpconvex.inputs.schema import (
+    MOST_COLUMNS,
+    Schema,
+    SchemaDate,
+    SchemaFlag,
+    SchemaNumber,
+    shown_name,
+    source_column,
+)
 from dpconvex.lazy_imports import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
 #: Problems that make a line unreadable.
-FAULTS = (csv_reader.CSVLineProblem.OPEN_QUOTE, csv_reader.CSVLineProblem.LONG, csv_reader.CSVLineProblem.UNDECODED)
+FAULTS = (
+    csv_reader.CSVLineProblem.OPEN_QUOTE,
+    csv_reader.CSVLineProblem.LONG,
+    csv_reader.CSVLineProblem.UNDECODED,
+)
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
@@ -42,7 +55,8 @@ def table_file_format(path: Path) -> str:
     if last in PARQUET and not packed:
         return "parquet"
     raise InputError(
-        f"The file {path.name!r} must end with .csv, .tsv or .parquet; a .csv or .tsv may end with .gz or .zip."
+        f"The file {path.name!r} must end with .csv, .tsv or .parquet; a .csv or .tsv may end "
+        "with .gz or .zip."
     )
 
 
@@ -73,13 +87,19 @@ def hide_file_values(path: Path | None) -> Iterator[None]:
 
 
 def require_file_columns(names: Sequence[object], wanted: Sequence[str], what: str) -> None:
-    """Raise if wanted columns are not among the names of a table; they are shown, because the user named them."""
+    """Raise if wanted columns are not among the names of a table; they are shown, because the
+    user named them.
+    """
     known = set(names)
     absent = [name for name in wanted if name not in known]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         alike = absent[0].strip().lower() in {str(name).strip().lower() for name in names}
-        hint = " It has one that differs in capital letters or spaces: write it as the file does." if alike else ""
+        hint = (
+            " It has one that differs in capital letters or spaces: write it as the file does."
+            if alike
+            else ""
+        )
         raise InputError(f"{what} has no column {absent[0]!r}{more}.{hint}")
 
 
@@ -92,13 +112,16 @@ class OpenTableFile:
     layout: csv_reader.CSVLayout | None = None
 
     def read(
-        self, wanted: list[str], least: int = 0, every_line: bool = False,
+        self,
+        wanted: list[str],
+        least: int = 0,
+        every_line: bool = False,
         refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-    ) -> pl.DataFrame:  # fmt: skip
+    ) -> pl.DataFrame:
         """Return the wanted columns of the open table file.
 
-        With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank lines are no rows, and
-        lines with a problem that is ``refused`` are an error.
+        With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank
+        lines are no rows, and lines with a problem that is ``refused`` are an error.
         """
         rows = self.read_rows(wanted)
         table = rows.cells
@@ -119,10 +142,14 @@ class OpenTableFile:
 
 
 def _usable_file_rows(
-    rows: csv_reader.CSVRows, path: Path, layout: csv_reader.CSVLayout,
+    rows: csv_reader.CSVRows,
+    path: Path,
+    layout: csv_reader.CSVLayout,
     refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
-) -> pl.DataFrame:  # fmt: skip
-    """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
+) -> pl.DataFrame:
+    """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is
+    refused.
+    """
     if np.isin(rows.problems, refused).any():
         raise csv_reader.unreadable_csv_lines(path, layout)
     return rows.cells.filter(pl.Series(rows.problems != csv_reader.CSVLineProblem.BLANK))
@@ -135,7 +162,8 @@ def open_table_file(path: Path, file: csv_reader.CSVFormat | None = None) -> Ope
     path = path.resolve()
     with hide_file_values(path):
         if kind == "parquet":
-            layout, names = None, pl.scan_parquet(path, glob=False).collect_schema().names()
+            layout = None
+            names = pl.scan_parquet(path, glob=False).collect_schema().names()
         else:
             layout = csv_reader.read_csv_layout(path, file or csv_reader.CSVFormat())
             names = [name for name in layout.names if name.strip()]
@@ -144,7 +172,9 @@ def open_table_file(path: Path, file: csv_reader.CSVFormat | None = None) -> Ope
     return OpenTableFile(path, names, layout)
 
 
-def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None) -> None:
+def write_table_file(
+    table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None
+) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
     file = file or csv_reader.CSVFormat()
     if table_file_format(path) == "parquet":
@@ -154,7 +184,9 @@ def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
-    kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in csv_reader.CSV)
+    kind = next(
+        suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in csv_reader.CSV
+    )
     separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
     # An empty field and none at all are the same to a reader of CSV.
     table = table.with_columns(pl.col(pl.String).replace("", None))
@@ -162,10 +194,13 @@ def write_table_file(table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat
     write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
-def read_feature_file(path: Path, schema: Schema, further: list[str]) -> tuple[np.ndarray, pl.DataFrame]:
+def read_feature_file(
+    path: Path, schema: Schema, further: list[str]
+) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are."""
     opened = open_table_file(path, schema.file)
-    # A line that cannot be read is a row without values; text of further columns must be in the right encoding.
+    # A line that cannot be read is a row without values; text of further columns must be in the
+    # right encoding.
     refused = (csv_reader.CSVLineProblem.UNDECODED,)
     table = opened.read(list(dict.fromkeys([*schema.inputs, *further])), least=1, refused=refused)
     rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
@@ -173,13 +208,24 @@ def read_feature_file(path: Path, schema: Schema, further: list[str]) -> tuple[n
 
 
 def read_training_file(
-    path: Path, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False, least: int = 1,
+    path: Path,
+    schema: Schema,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
+    least: int = 1,
     person: str | None = None,
-) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:  # fmt: skip
-    """Return features, target and people of a file of at least ``least`` rows; refuse what is unread, or ignore it."""
+) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
+    """Return features, target and people of a file of at least ``least`` rows; refuse what is
+    unread, or ignore it.
+    """
     wanted = [*_training_columns(schema), *([] if person is None else [person])]
-    table = open_table_file(path, schema.file).read(list(dict.fromkeys(wanted)), least, every_line=ignored)
-    rows, target = _encode_training_file(table, schema, labels, kind, ignored, table_file_format(path) == "parquet")
+    table = open_table_file(path, schema.file).read(
+        list(dict.fromkeys(wanted)), least, every_line=ignored
+    )
+    rows, target = _encode_training_file(
+        table, schema, labels, kind, ignored, table_file_format(path) == "parquet"
+    )
     people = None if person is None else read_people_file(table[person], schema.file)
     return pl.DataFrame(rows, schema=schema.names, orient="row"), target, people
 
@@ -193,7 +239,9 @@ def _training_columns(schema: Schema) -> list[str]:
 def _encode_training_file(
     table: pl.DataFrame, schema: Schema, labels: bool, kind: str | None, ignored: bool, typed: bool
 ) -> tuple[np.ndarray, pl.Series]:
-    """Return features and target of a table; ``typed`` says that the file declares the types of its columns."""
+    """Return features and target of a table; ``typed`` says that the file declares the types of
+    its columns.
+    """
     assert schema.target is not None
     name = schema.target.name
     if labels:
@@ -209,22 +257,34 @@ def _encode_training_file(
 
 
 def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarray:
-    """Return a file's identifiers of people, None where one is missing; a type that names nobody is refused."""
+    """Return a file's identifiers of people, None where one is missing; a type that names nobody
+    is refused.
+    """
     from dpconvex.inputs.cells import read_identifier_cells
 
     kind = column.dtype
     dates = kind == pl.Date or kind == pl.Datetime
     text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary)
     if not (text or dates or _is_number(kind)):
-        raise InputError(f"The column {column.name!r} must hold identifiers: whole numbers, text or dates.")
+        raise InputError(
+            f"The column {column.name!r} must hold identifiers: whole numbers, text or dates."
+        )
     with hide_file_values(None):
         return read_identifier_cells(column, file.missing)
 
 
-def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refused: bool) -> np.ndarray:
-    """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are refused."""
+def _encode_file_features(
+    table: pl.DataFrame, schema: Schema, typed: bool, refused: bool
+) -> np.ndarray:
+    """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are
+    refused.
+    """
     from dpconvex.inputs.cells import read_cells
-    from dpconvex.inputs.column_encoding import encode_columns, encoded_array, invalid_encoded_columns
+    from dpconvex.inputs.column_encoding import (
+        encode_columns,
+        encoded_array,
+        invalid_encoded_columns,
+    )
 
     if typed:
         _check_file_types(table, schema)
@@ -233,18 +293,27 @@ def _encode_file_features(table: pl.DataFrame, schema: Schema, typed: bool, refu
         rows = encoded_array(encode_columns(schema, cells))
     if refused and np.isnan(rows).any():
         column = invalid_encoded_columns(schema, cells)[0]
-        what = {SchemaNumber: "finite numbers", SchemaFlag: "its two words", SchemaDate: "dates of its format"}
+        what = {
+            SchemaNumber: "finite numbers",
+            SchemaFlag: "its two words",
+            SchemaDate: "dates of its format",
+        }
+        wanted = what.get(type(column), "a value in every row")
+        hint = _comma_hint(schema.file) if isinstance(column, SchemaNumber) else ""
         raise InputError(
-            f"The column {source_column(column)!r} must hold {what.get(type(column), 'a value in every row')} only. It "
-            'has missing values or others: give it a rule in the schema, like missing = "indicator", or use '
-            f"--invalid-rows ignore.{_comma_hint(schema.file) if isinstance(column, SchemaNumber) else ''} "
-            f"{_COUNT_HINT}"
+            f"The column {source_column(column)!r} must hold {wanted} only. It has missing values "
+            'or others: give it a rule in the schema, like missing = "indicator", or use '
+            f"--invalid-rows ignore.{hint} {_COUNT_HINT}"
         )
     return rows
 
 
 def _comma_hint(file: csv_reader.CSVFormat) -> str:
-    return "" if file.decimal != "." else ' Commas need decimal = "," in [file], or "1,234.5" for thousands.'
+    return (
+        ""
+        if file.decimal != "."
+        else ' Commas need decimal = "," in [file], or "1,234.5" for thousands.'
+    )
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
@@ -257,7 +326,9 @@ def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
             raise InputError(f"The column {column.name!r} must hold dates.")
 
 
-def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False) -> np.ndarray:
+def _read_file_target(
+    table: pl.DataFrame, name: str, file: csv_reader.CSVFormat, ignored: bool = False
+) -> np.ndarray:
     from dpconvex.inputs.cells import read_cells
 
     column = table[name]
@@ -267,19 +338,26 @@ def _read_file_target(table: pl.DataFrame, name: str, file: csv_reader.CSVFormat
         numbers = read_cells(column).as_numbers(file.decimal)
     if not ignored and np.isnan(numbers).any():
         raise InputError(
-            f"The column {name!r} must hold finite numbers only. It has missing values, text or infinite numbers: use "
-            f"a task that fits labels, or --invalid-rows ignore.{_comma_hint(file)} {_COUNT_HINT}"
+            f"The column {name!r} must hold finite numbers only. It has missing values, text or "
+            "infinite numbers: use a task that fits labels, or --invalid-rows "
+            f"ignore.{_comma_hint(file)} {_COUNT_HINT}"
         )
     return numbers
 
 
 def read_table_file_labels(
-    table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False, schema: Schema | None = None
+    table: pl.DataFrame,
+    name: str,
+    kind: str | None = None,
+    ignored: bool = False,
+    schema: Schema | None = None,
 ) -> pl.Series:
-    """Read a table file's column of labels, "whole" or "text"; of no kind: whole numbers where all of them are.
+    """Read a table file's column of labels, "whole" or "text"; of no kind: whole numbers where all
+    of them are.
 
-    Of no kind, other numbers are refused: labels become public, and measurements are no labels. With ``ignored`` other
-    cells are missing instead of refused. Text is matched with the schema's classes, so that ``1.0`` is the class ``1``.
+    Of no kind, other numbers are refused: labels become public, and measurements are no labels.
+    With ``ignored`` other cells are missing instead of refused. Text is matched with the schema's
+    classes, so that ``1.0`` is the class ``1``.
     """
     from dpconvex.inputs.cells import read_cells
     from dpconvex.inputs.column_encoding import encode_labels
@@ -309,11 +387,13 @@ def read_table_file_labels(
         raise InputError(f"The column {name!r} must hold a label in every row.")
     if kind is not None and classes is not None:
         if declared.null_count():
-            shown = ", ".join(map(shown_name, classes[:10])) + (", ..." if len(classes) > 10 else "")
+            shown = ", ".join(map(shown_name, classes[:10])) + (
+                ", ..." if len(classes) > 10 else ""
+            )
             raise InputError(
-                f"The column {name!r} must hold the classes of the schema's [target] only: {shown}. It has other "
-                "labels: write the classes as the file does, or use --invalid-rows ignore if few rows differ. "
-                f"{_COUNT_HINT}"
+                f"The column {name!r} must hold the classes of the schema's [target] only: "
+                f"{shown}. It has other labels: write the classes as the file does, or use "
+                f"--invalid-rows ignore if few rows differ. {_COUNT_HINT}"
             )
         return declared if kind == "text" else declared.cast(pl.Int64)
     if kind == "text":
@@ -324,19 +404,24 @@ def read_table_file_labels(
         return whole
     if measured:
         raise InputError(
-            f"The column {name!r} must hold labels: whole numbers or text. It has other numbers: choose a task that "
-            "fits numbers, or name the labels with --classes."
+            f"The column {name!r} must hold labels: whole numbers or text. It has other numbers: "
+            "choose a task that fits numbers, or name the labels with --classes."
         )
     return whole if whole.null_count() == 0 else text
 
 
 def _whole_table_file_labels(text: pl.Series) -> pl.Series:
-    """Return the whole numbers of a file's column of text, with or without a decimal point, as objects."""
+    """Return the whole numbers of a file's column of text, with or without a decimal point, as
+    objects.
+    """
     whole = text.cast(pl.Int64, strict=False)
     numbers = text.cast(pl.Float64, strict=False)
     exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    found = whole.zip_with(whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64))
-    # Not floats, which cannot hold all whole numbers, and not numpy's integers, which know nothing missing.
+    found = whole.zip_with(
+        whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64)
+    )
+    # Not floats, which cannot hold all whole numbers, and not numpy's integers, which know nothing
+    # missing.
     return pl.Series(text.name, found.to_list(), dtype=pl.Object)
 
 
@@ -346,7 +431,9 @@ def _is_number(dtype: pl.DataType) -> bool:
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Part of a file: row groups of a Parquet file, or whole lines of a CSV file from one byte to another."""
+    """Part of a file: row groups of a Parquet file, or whole lines of a CSV file from one byte
+    to another.
+    """
 
     path: str
     first: int
@@ -381,8 +468,12 @@ def matching_files(pattern: Path) -> list[Path]:
     return found
 
 
-def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> tuple[list[FilePiece], int]:
-    """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at the same time."""
+def split_files(
+    files: list[Path], schema: Schema, memory_limit: int, threads: int
+) -> tuple[list[FilePiece], int]:
+    """Cut files into pieces; return also how many of them, at most `threads`, fit into memory at
+    the same time.
+    """
     row_bytes = 8 * (len(schema.names) + 1) * COPIES
     room = max(memory_limit - BASE, memory_limit // 4)
     pieces: list[FilePiece] = []
@@ -390,7 +481,8 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
     for path in files:
         if path.suffix.lower() in csv_reader.PACKED:
             raise InputError(
-                f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
+                f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. "
+                "Unpack it first."
             )
         opened = open_table_file(path, schema.file)
         require_file_columns(opened.names, _training_columns(schema), "A data file")
@@ -398,7 +490,9 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
             size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
             pieces += _split_csv_file(path, size, opened.layout)
             continue
-        found, longest = _split_parquet_file(path, max(1, min(MOST_ROWS, room // (row_bytes * threads))))
+        found, longest = _split_parquet_file(
+            path, max(1, min(MOST_ROWS, room // (row_bytes * threads)))
+        )
         pieces += found
         largest = max(largest, longest)
     needed = row_bytes * largest
@@ -411,24 +505,32 @@ def split_files(files: list[Path], schema: Schema, memory_limit: int, threads: i
 
 
 def _split_parquet_file(path: Path, rows: int) -> tuple[list[FilePiece], int]:
-    """Return runs of a Parquet file's row groups of about `rows` rows, and the length of the longest run."""
+    """Return runs of a Parquet file's row groups of about `rows` rows, and the length of the
+    longest run.
+    """
     from pyarrow import parquet
 
     with hide_file_values(path):
         metadata = parquet.ParquetFile(path).metadata
         lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    pieces, first, count, longest = [], 0, 0, 0
+    pieces = []
+    first = 0
+    count = 0
+    longest = 0
     for group, length in enumerate(lengths):
         if count and count + length > rows:
             pieces.append(FilePiece(str(path), first, group))
-            first, count = group, 0
+            first = group
+            count = 0
         count += length
         longest = max(longest, count)
     return [*pieces, FilePiece(str(path), first, len(lengths))], longest
 
 
 def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list[FilePiece]:
-    pieces, start, end = [], layout.start, path.stat().st_size
+    pieces = []
+    start = layout.start
+    end = path.stat().st_size
     with path.open("rb") as file:
         while start < end:
             file.seek(min(start + size, end))
@@ -439,8 +541,12 @@ def _split_csv_file(path: Path, size: int, layout: csv_reader.CSVLayout) -> list
     return pieces or [FilePiece(str(path), start, start, layout)]
 
 
-def load_file_piece(piece: FilePiece, schema: Schema, kind: str | None, ignored: bool = False) -> pd.DataFrame:
-    """Return a piece as a pandas table of encoded features and target; ``kind`` is that of labels, None for numbers."""
+def load_file_piece(
+    piece: FilePiece, schema: Schema, kind: str | None, ignored: bool = False
+) -> pd.DataFrame:
+    """Return a piece as a pandas table of encoded features and target; ``kind`` is that of
+    labels, None for numbers.
+    """
     table = piece.read(_training_columns(schema), every_line=ignored)
     typed = table_file_format(Path(piece.path)) == "parquet"
     features, column = _encode_training_file(table, schema, kind is not None, kind, ignored, typed)
@@ -453,7 +559,9 @@ def load_file_piece(piece: FilePiece, schema: Schema, kind: str | None, ignored:
     # Numbers within the bounds lose nothing as float32, and half of the memory is saved.
     frame = pd.DataFrame(features.astype(np.float32) if single else features, columns=schema.names)
     target = column.to_numpy()
-    frame[TARGET] = target.astype(object) if kind == "text" or (ignored and kind is not None) else target
+    frame[TARGET] = (
+        target.astype(object) if kind == "text" or (ignored and kind is not None) else target
+    )
     return frame
 
 
@@ -463,9 +571,15 @@ def _has_whole_labels(piece: FilePiece, target: str) -> bool:
 
 
 def read_file_partitions(
-    pieces: Sequence[FilePiece], schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
+    pieces: Sequence[FilePiece],
+    schema: Schema,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
 ) -> tuple[dd.DataFrame, dd.Series]:
-    """Return features and target of a file's pieces for Dask; all are read where the kind of labels is not known."""
+    """Return features and target of a file's pieces for Dask; all are read where the kind of
+    labels is not known.
+    """
     if labels and kind is None:
         has_whole_labels = dask.delayed(_has_whole_labels, pure=False)
         assert schema.target is not None
@@ -475,7 +589,9 @@ def read_file_partitions(
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
     load = functools.partial(load_file_piece, schema=schema, kind=kind, ignored=ignored)
-    frame = dd.from_map(load, list(pieces), meta=meta, enforce_metadata=False)  # float32 stays float32
+    frame = dd.from_map(
+        load, list(pieces), meta=meta, enforce_metadata=False
+    )  # float32 stays float32
     return frame[schema.names], frame[TARGET]
 
 

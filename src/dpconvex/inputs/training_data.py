@@ -1,7 +1,8 @@
-"""Features and targets in memory or in Dask: read, checked, and mapped for the engine, without quoting data in errors.
+"""Features and targets in memory or in Dask: read, checked, and mapped for the engine, without
+quoting data in errors.
 
-Tables may be of numpy, scipy, pandas, polars and Dask. Input that scikit-learn refused is examined again, because its
-own messages may quote a value of the data.
+Tables may be of numpy, scipy, pandas, polars and Dask. Input that scikit-learn refused is examined
+again, because its own messages may quote a value of the data.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ _DAYS = "Turn dates into numbers, for instance days since a fixed date."
 _TARGET = "A target is one number per row: use a classifier for labels."
 _FILL = (
     "Use invalid_rows='ignore', which counts such a row nowhere, or fill features with public "
-    "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only with "
-    "neighbors='add_or_remove_one', where the number of rows is private."
+    "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
+    "with neighbors='add_or_remove_one', where the number of rows is private."
 )
 # Mechanisms that visit records one by one, in an order of their own.
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
 def _training_float_types(X: Any) -> Any:
-    """Return the types of floats that X may keep: scikit-learn reads those of arrays and pandas, no other frame's."""
+    """Return the types of floats that X may keep: scikit-learn reads those of arrays and pandas,
+    no other frame's.
+    """
     floats = [np.float64, np.float32]
     if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "columns"):
         return floats
@@ -56,17 +59,25 @@ def _training_float_types(X: Any) -> Any:
 
 
 def read_training(
-    estimator: object, X: Any, y: Any, clean: PartitionTargets | None = None, least: int = 1, y_numeric: bool = False
+    estimator: object,
+    X: Any,
+    y: Any,
+    clean: PartitionTargets | None = None,
+    least: int = 1,
+    y_numeric: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
-    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must
+    be there.
     """
     owner = type(estimator).__name__
     if isinstance(getattr(estimator, "feature_bounds", None), Mapping):
         X = order_data_by_bounds(estimator, X)
     # What plain arrays of numbers are need not be asked.
-    plain, plain_target = (type(each) is np.ndarray and each.dtype.kind in "biuf" for each in (X, y))
+    plain, plain_target = (
+        type(each) is np.ndarray and each.dtype.kind in "biuf" for each in (X, y)
+    )
     if not (plain and plain_target) and (is_partitioned(X) or is_partitioned(y)):
         return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
     if not plain:
@@ -77,18 +88,29 @@ def read_training(
         if y_numeric:
             _check_data_dtype("y", y, owner)
     try:
-        # The check for infinities adds all values up; where the sum overflows, each value is examined.
+        # The check for infinities adds all values up; where the sum overflows, each value is
+        # examined.
         with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
-            X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # entries of one position may add up to infinity
+            X = (
+                NonZeroRows.of(X).to_scipy() if issparse(X) else X
+            )  # entries of one position may add up to infinity
             if clean is not None:
                 return _read_marked_training(estimator, X, y, clean, least, y_numeric)
             kinds = [np.float64, np.float32] if plain else _training_float_types(X)
             X, y = validate_data(
-                estimator, X, y, dtype=kinds, ensure_min_samples=least,
-                ensure_all_finite=not finite_by_threads(X), accept_sparse="csr", y_numeric=y_numeric,
-            )  # fmt: skip
+                estimator,
+                X,
+                y,
+                dtype=kinds,
+                ensure_min_samples=least,
+                ensure_all_finite=not finite_by_threads(X),
+                accept_sparse="csr",
+                y_numeric=y_numeric,
+            )
     except (ValueError, OverflowError, TypeError):
-        problem = _find_data_problem(estimator, X, least) or _find_training_target_problem(owner, X, y, y_numeric)
+        problem = _find_data_problem(estimator, X, least) or _find_training_target_problem(
+            owner, X, y, y_numeric
+        )
     else:
         if y_numeric and not plain_target:
             _check_data_dtype("y", y, owner)  # a list or series may become an array of text
@@ -100,17 +122,29 @@ def read_training(
 def _read_marked_training(
     estimator: object, X: object, y: object, clean: PartitionTargets, least: int, numeric: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
+    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked,
+    values are not.
+    """
     owner = type(estimator).__name__
     if y is None:
-        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+        raise ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
     # Objects stay objects: next to text, numpy would make text of numbers.
-    table = partition_objects_to_numbers(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    table = partition_objects_to_numbers(
+        np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X
+    )
     rows = validate_data(
-        estimator, table, dtype=_training_float_types(table), ensure_min_samples=least, ensure_all_finite=False,
+        estimator,
+        table,
+        dtype=_training_float_types(table),
+        ensure_min_samples=least,
+        ensure_all_finite=False,
         accept_sparse="csr",
-    )  # fmt: skip
-    column = column_or_1d(np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y))
+    )
+    column = column_or_1d(
+        np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y)
+    )
     check_consistent_length(rows, column)
     if numeric:
         _check_data_dtype("y", column, owner)
@@ -120,7 +154,9 @@ def _read_marked_training(
 def _read_training_partitions(
     estimator: object, X: Any, y: Any, clean: PartitionTargets | None, least: int, numeric: bool
 ) -> tuple[Any, Any]:
-    """Return a table that was checked partition by partition, as its own target too (see `map_training_rows`)."""
+    """Return a table that was checked partition by partition, as its own target too (see
+    `map_training_rows`).
+    """
     from dpconvex.engine.dask.rows_and_table import DaskTable
 
     owner = type(estimator).__name__
@@ -142,7 +178,9 @@ def _read_training_partitions(
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
-    """Return the data X, read by the model's schema if it has one, with the columns of the training or new ones."""
+    """Return the data X, read by the model's schema if it has one, with the columns of the
+    training or new ones.
+    """
     owner = type(estimator).__name__
     schema = fitted_schema(estimator)
     if schema is not None and not reset and not is_encoded_data(X, schema):
@@ -153,7 +191,10 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
         with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
             X = NonZeroRows.of(X).to_scipy() if issparse(X) else X  # as in a fit
             kinds = _training_float_types(X)
-            return cast("np.ndarray", validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"))
+            return cast(
+                "np.ndarray",
+                validate_data(estimator, X, reset=reset, dtype=kinds, accept_sparse="csr"),
+            )
     except (ValueError, OverflowError, TypeError):
         problem = _find_data_problem(estimator, X, 1, reset)
     raise problem or _unknown_problem(owner)
@@ -168,21 +209,29 @@ def is_encoded_data(X: Any, schema: Schema) -> bool:
 
 
 def takes_columns_in_order(model: Any) -> Any:
-    """Return a model that is given arrays that were read already, with columns in the order of its bounds."""
+    """Return a model that is given arrays that were read already, with columns in the order of
+    its bounds.
+    """
     model._columns_in_order = True
     return model
 
 
 def order_data_by_bounds(estimator: object, X: Any) -> Any:
-    """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
-    bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
+    """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a
+    dictionary, or raise.
+    """
+    bounds = getattr(estimator, "feature_bounds", None)
+    owner = type(estimator).__name__
     if not isinstance(bounds, Mapping):
         return X
-    wanted, names = list(bounds), public_column_names(X)
+    wanted = list(bounds)
+    names = public_column_names(X)
     if names is None and getattr(estimator, "_columns_in_order", False):
         return X
     if names is None:
-        allowed = "a table with named columns, because its 'feature_bounds' parameter is a dictionary"
+        allowed = (
+            "a table with named columns, because its 'feature_bounds' parameter is a dictionary"
+        )
         remedy = "Pass a dataframe, or feature_bounds=(lows, highs)."
         raise data_error("X", owner, allowed, type(X).__name__, remedy, kind=TypeError)
     known = set(names)
@@ -191,23 +240,32 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
     if problems:
         name, what = problems[0]
         raise ValueError(
-            f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check {name!r}: {what}. "
-            "Select the columns, or give the bounds of all of them."
+            f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. "
+            f"Check {name!r}: {what}. Select the columns, or give the bounds of all of them."
         )
     return X if names == wanted or isinstance(X, Mapping) else X[wanted]
 
 
 def map_training_rows(
-    X: object, target: object, plan: MechanismPlan, owner: str, row_weights: RowWeights | None = None
+    X: object,
+    target: object,
+    plan: MechanismPlan,
+    owner: str,
+    row_weights: RowWeights | None = None,
 ) -> Rows:
-    """Return rows that an engine maps and sums, of X as `read_training` gave it; Dask's target may be a function."""
+    """Return rows that an engine maps and sums, of X as `read_training` gave it; Dask's target
+    may be a function.
+    """
     here = isinstance(X, np.ndarray) or issparse(X)
     if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
-            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
-            "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one "
+            "and needs them in memory. Use 'objective', 'output' or 'gradient' with Dask "
+            "collections, or pass X.compute()."
         )
-    row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
+    row_map = plan.row_map
+    shift = plan.target_shift
+    scale = plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
     if here:
         kind = SparseRows if issparse(X) or isinstance(X, NonZeroRows) else MemoryRows
@@ -233,42 +291,55 @@ def shape_of_data(data: Any) -> tuple[int, ...] | None:
 
 
 def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a table cannot be read for its container, its columns or its type, whatever its values."""
+    """Raise if a table cannot be read for its container, its columns or its type, whatever its
+    values.
+    """
     # Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
     _check_data_container("X", X, owner)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         if not isinstance(X, np.ndarray) and nw.dependencies.is_polars_lazyframe(X):
-            allowed, remedy = "a dense array or dataframe", "Use X.collect()."
+            allowed = "a dense array or dataframe"
+            remedy = "Use X.collect()."
             raise data_error("X", owner, allowed, "a LazyFrame", remedy, kind=TypeError)
         return _check_data_dtype("X", X, owner)
     try:
         schema = nw.from_native(X).schema
     except nw.exceptions.DuplicateError:
         raise ValueError(
-            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
+            f"The columns of X given to {owner} must have different names. Got a name twice "
+            "instead. Rename them."
         ) from None
     if loose and hasattr(X, "iloc"):
         objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
         schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed_types = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
-    known = {name for name, kind in schema.items() if kind.is_numeric() or kind in (nw.Boolean, *allowed_types)}
+    known = {
+        name
+        for name, kind in schema.items()
+        if kind.is_numeric() or kind in (nw.Boolean, *allowed_types)
+    }
     wrong = [name for name in schema if name not in known]
     if wrong:
-        raise data_error("columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE)
+        raise data_error(
+            "columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE
+        )
     return _check_data_dtype("X", X, owner)
 
 
 def _check_data_container(name: str, data: object, owner: str) -> None:
-    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
+    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of
+    columns.
+    """
     if name != "X" and issparse(data):
         raise TypeError(
-            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
-            f"is required. Use {name}.toarray()."
+            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was "
+            f"passed, but dense data is required. Use {name}.toarray()."
         )
     if isinstance(data, np.ma.MaskedArray):
         raise TypeError(
-            f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
-            f"values would be used. Use {name}.filled(value) with a public value."
+            f"The {name} given to {owner} must be an array without a mask. Got a masked array "
+            f"instead, whose masked values would be used. Use {name}.filled(value) with a public "
+            "value."
         )
     if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
         allowed = "an array or dataframe of numbers"
@@ -277,21 +348,29 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
 
 
 def _check_data_dtype(name: str, array: object, owner: str) -> None:
-    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
+    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or
+    succeed silently.
+    """
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind in "biufO":
         return
     if dtype.kind == "c":
         raise ValueError(
-            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
+            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got "
+            f"dtype {dtype} instead."
         )
     # Not the dtype itself: that of text holds the length of the longest value.
-    dates, text = ("dates or durations", _DAYS), ("text", _ENCODE if name == "X" else _TARGET)
+    dates = ("dates or durations", _DAYS)
+    text = ("text", _ENCODE if name == "X" else _TARGET)
     fields = ("a structured array", "Make an array of its fields, one column each.")
-    raise data_error(name, owner, "numbers", *{"m": dates, "M": dates, "V": fields}.get(dtype.kind, text))
+    raise data_error(
+        name, owner, "numbers", *{"m": dates, "M": dates, "V": fields}.get(dtype.kind, text)
+    )
 
 
-def _find_data_problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
+def _find_data_problem(
+    estimator: object, X: object, least: int, reset: bool = True
+) -> Exception | None:
     owner = type(estimator).__name__
     if hasattr(X, "columns"):
         try:
@@ -303,27 +382,35 @@ def _find_data_problem(estimator: object, X: object, least: int, reset: bool = T
         return None
     if len(shape) < 2:
         return ValueError(
-            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
-            "Reshape your data with X.reshape(-1, 1) if it has a single feature."
+            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that "
+            "is not 2D instead. Reshape your data with X.reshape(-1, 1) if it has a single "
+            "feature."
         )
     if len(shape) > 2:
         return ValueError(f"Found array with dim {len(shape)}, while {owner} expected dim 2.")
     for count, fewest, what in zip(shape, (least, 1), ("sample", "feature"), strict=True):
         if count < fewest:
             return ValueError(
-                f"Found array with {count} {what}(s) (shape={shape}) while a minimum of {fewest} is required by "
-                f"{owner}."
+                f"Found array with {count} {what}(s) (shape={shape}) while a minimum of {fewest} "
+                f"is required by {owner}."
             )
     expected = getattr(estimator, "n_features_in_", shape[1])
     if not reset and shape[1] != expected:
-        return ValueError(f"X has {shape[1]} features, but {owner} is expecting {expected} features as input.")
+        return ValueError(
+            f"X has {shape[1]} features, but {owner} is expecting {expected} features as input."
+        )
     return _find_data_value_problem("X", X, owner)
 
 
-def _find_training_target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
+def _find_training_target_problem(
+    owner: str, X: object, y: object, numeric: bool
+) -> Exception | None:
     if y is None:
-        return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
-    shape, rows = shape_of_data(y), shape_of_data(X)
+        return ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
+    shape = shape_of_data(y)
+    rows = shape_of_data(X)
     if shape is None or rows is None:
         return None
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
@@ -336,7 +423,9 @@ def _find_training_target_problem(owner: str, X: object, y: object, numeric: boo
     elif labels.dtype.kind == "O" and any(is_missing_label(label) for label in labels.flat):
         return ValueError(missing_labels(owner))
     if shape[0] != rows[0]:
-        return ValueError(f"Found input variables with inconsistent numbers of samples: {[rows[0], shape[0]]}")
+        return ValueError(
+            f"Found input variables with inconsistent numbers of samples: {[rows[0], shape[0]]}"
+        )
     return None
 
 
@@ -344,13 +433,17 @@ def _find_data_value_problem(name: str, data: Any, owner: str) -> Exception | No
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
     plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":
-        return ValueError(f"Complex data not supported: the X and y given to {owner} must be real numbers.")
+        return ValueError(
+            f"Complex data not supported: the X and y given to {owner} must be real numbers."
+        )
     infinite = data_error(name, owner, "finite numbers", "NaN or infinity", _FILL)
     try:
         with np.errstate(all="ignore"):
             return None if np.isfinite(plain.astype(np.float64)).all() else infinite
     except OverflowError:
-        return data_error(name, owner, "numbers that float64 can hold", "a larger one", "Change the units.")
+        return data_error(
+            name, owner, "numbers that float64 can hold", "a larger one", "Change the units."
+        )
     except ValueError:
         return data_error(name, owner, "numbers", "text or other values", remedy)
     except TypeError:
@@ -370,6 +463,6 @@ def refuse_partitioned_data(owner: str, X: object, y: object) -> None:
     """Raise for Dask collections, which cannot be split here."""
     if is_partitioned(X) or is_partitioned(y):
         raise TypeError(
-            f"{owner} needs rows in memory, because it splits them. Got a Dask collection instead. Use X.compute() and "
-            "y.compute()."
+            f"{owner} needs rows in memory, because it splits them. Got a Dask collection "
+            "instead. Use X.compute() and y.compute()."
         )

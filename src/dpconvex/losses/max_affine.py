@@ -1,8 +1,9 @@
-"""Maxima of affine functions ``g(x) = max_p <a_p, x> + b_p``, in the forms in which they are smoothed.
+"""Maxima of affine functions ``g(x) = max_p <a_p, x> + b_p``, in the forms in which they are
+smoothed.
 
-Pieces are grouped by direction around a centre, or, in two or three variables, described by their facets: g is linear
-on cells, and two cells meet in a segment of a line in the plane, in a polygon of a plane in space, bounded or not.
-Neither depends on data.
+Pieces are grouped by direction around a centre, or, in two or three variables, described by their
+facets: g is linear on cells, and two cells meet in a segment of a line in the plane, in a polygon
+of a plane in space, bounded or not. Neither depends on data.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import numpy as np
 from dpconvex.losses.pointwise import PointwisePiecewiseLinear
 from dpconvex.types import Array
 
-# Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a maximum of fewer
-# pieces. What is parallel, or meets, to the first of these numbers does so; what does so only to the second is refused,
-# because facets would be wrong by more than rounding.
-_EXACT, _TIE = 1e-12, 1e-9
+# Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a
+# maximum of fewer pieces. What is parallel, or meets, to the first of these numbers does so; what
+# does so only to the second is refused, because facets would be wrong by more than rounding.
+_EXACT = 1e-12
+_TIE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class AffinePieceGroup:
 
 @dataclass(frozen=True)
 class CentredAffinePieces:
-    """``max_p <a_p, u> + b_p = <centre, u> + max(floor, groups)``; a floor of ``-inf`` says there is none."""
+    """``max_p <a_p, u> + b_p = <centre, u> + max(floor, groups)``; a floor of ``-inf`` says
+    there is none.
+    """
 
     centre: tuple[float, ...]
     floor: float
@@ -49,7 +53,9 @@ class CentredAffinePieces:
     @cached_property
     def directions(self) -> Array:
         """Unit vectors as rows, shape (K, m)."""
-        return np.array([group.direction for group in self.groups]).reshape(len(self.groups), len(self.centre))
+        return np.array([group.direction for group in self.groups]).reshape(
+            len(self.groups), len(self.centre)
+        )
 
     @cached_property
     def direction_norm(self) -> float:
@@ -60,9 +66,12 @@ class CentredAffinePieces:
 def group_affine_pieces(slopes: Array, offsets: Array, centre: Array) -> CentredAffinePieces:
     """Return the pieces relative to a centre, grouped by direction."""
     size = max(1.0, float(np.abs(slopes).max()))
-    floor, groups = -math.inf, list[AffinePieceGroup]()
+    floor = -math.inf
+    groups = list[AffinePieceGroup]()
     directions = np.empty_like(slopes)
-    with np.errstate(over="ignore"):  # a length beyond all numbers is infinite, and is refused as such
+    with np.errstate(
+        over="ignore"
+    ):  # a length beyond all numbers is infinite, and is refused as such
         moved = slopes - centre
         lengths = [float(np.linalg.norm(slope)) for slope in moved]
     for slope, length, offset in zip(moved, lengths, offsets.tolist(), strict=True):
@@ -72,12 +81,17 @@ def group_affine_pieces(slopes: Array, offsets: Array, centre: Array) -> Centred
         direction = slope / length
         cosines = directions[: len(groups)] @ direction
         for index in np.flatnonzero(np.abs(cosines) >= 1 - 1e-12).tolist():
-            group, rising = groups[index], cosines[index] > 0
+            group = groups[index]
+            rising = cosines[index] > 0
             taken, known = (group.rise, group.high) if rising else (group.fall, group.low)
             if taken not in (0.0, length):
                 continue
             best = max(offset, known) if taken else offset
-            groups[index] = replace(group, rise=length, high=best) if rising else replace(group, fall=length, low=best)
+            groups[index] = (
+                replace(group, rise=length, high=best)
+                if rising
+                else replace(group, fall=length, low=best)
+            )
             break
         else:
             directions[len(groups)] = direction
@@ -108,15 +122,19 @@ def max_affine_envelope(slopes: Array, offsets: Array) -> PointwisePiecewiseLine
 class MaxAffineFacets(NamedTuple):
     """Facets of a maximum of affine functions of r = 2 or 3 variables, one per row.
 
-    An edge of a facet in space has seven numbers: index of the facet, outward unit normal within it (3 numbers), offset
-    along that normal, lowest and highest position along the cross product of the two normals. In the plane the facet is
-    its own edge: lowest and highest position along ``(-normal_2, normal_1)``.
+    An edge of a facet in space has seven numbers: index of the facet, outward unit normal within it
+    (3 numbers), offset along that normal, lowest and highest position along the cross product of
+    the two normals. In the plane the facet is its own edge: lowest and highest position along
+    ``(-normal_2, normal_1)``.
     """
 
-    normals: Array  # (F, r): unit vectors, from the cell of the smaller slope along them to the cell of the larger
+    # (F, r): unit vectors, from the cell of the smaller slope along them to the cell of the larger
+    normals: Array
     offsets: Array  # (F,): the facet lies in <normal, x> = offset
     jumps: Array  # (F,): ||a_p - a_q||, the jump of the gradient
-    arcs: Array  # (F,): angle that an unbounded facet takes of the circle at infinity; 0 in the plane
+    arcs: (
+        Array  # (F,): angle that an unbounded facet takes of the circle at infinity; 0 in the plane
+    )
     edges: Array  # (E, 7)
 
 
@@ -150,8 +168,9 @@ def find_max_affine_facets(slopes: Array, offsets: Array) -> MaxAffineFacets:
 def _refuse_affine_pieces(doubtful: bool) -> None:
     if doubtful:
         raise ValueError(
-            "The 'slopes' and 'offsets' parameters of PiecewiseLinear must not nearly coincide: whether pieces meet "
-            "must be clear beyond rounding. Got pieces that are parallel, or meet, to nine digits only. Round them."
+            "The 'slopes' and 'offsets' parameters of PiecewiseLinear must not nearly coincide: "
+            "whether pieces meet must be clear beyond rounding. Got pieces that are parallel, or "
+            "meet, to nine digits only. Round them."
         )
 
 
@@ -159,22 +178,32 @@ def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array,
     from scipy.optimize import linprog
 
     scale = float(np.abs(slopes).max()) + float(np.abs(offsets).max())
-    slopes, offsets = np.array(slopes), np.array(offsets)
+    slopes = np.array(slopes)
+    offsets = np.array(offsets)
     k = 0
     while k < len(slopes):
         others = np.arange(len(slopes)) != k
-        gaps, heights = slopes[others] - slopes[k], offsets[k] - offsets[others]
-        # The largest t <= 1 with value_k >= value_j + t for all j; x is unbounded, so scale decides nothing else.
+        gaps = slopes[others] - slopes[k]
+        heights = offsets[k] - offsets[others]
+        # The largest t <= 1 with value_k >= value_j + t for all j; x is unbounded, so scale decides
+        # nothing else.
         rows = np.column_stack([gaps, np.ones(len(gaps))])
         size = slopes.shape[1]
-        best = linprog(np.append(np.zeros(size), -1.0), rows, heights, bounds=[(None, None)] * size + [(None, 1)])
+        best = linprog(
+            np.append(np.zeros(size), -1.0),
+            rows,
+            heights,
+            bounds=[(None, None)] * size + [(None, 1)],
+        )
         if best.x is None:
             raise ValueError(
-                "The 'slopes' and 'offsets' parameters of PiecewiseLinear must be of sizes that can be compared. "
-                "Got numbers that leave the pieces' order open instead. Rescale the residuals."
+                "The 'slopes' and 'offsets' parameters of PiecewiseLinear must be of sizes that "
+                "can be compared. Got numbers that leave the pieces' order open instead. Rescale "
+                "the residuals."
             )
         if best.x[-1] <= _TIE * scale:
-            slopes, offsets = slopes[others], offsets[others]
+            slopes = slopes[others]
+            offsets = offsets[others]
         else:
             k += 1
     return slopes, offsets
@@ -183,7 +212,9 @@ def _drop_redundant_affine_pieces(slopes: Array, offsets: Array) -> tuple[Array,
 def _max_affine_facet_edges(
     limits: Array, ends: Array, normal: Array, index: int, slopes: Array, offsets: Array
 ) -> tuple[float, list[list[float]]] | None:
-    """Return arc and edges of one facet of a maximum of affine functions, or None if it is empty or thin."""
+    """Return arc and edges of one facet of a maximum of affine functions, or None if it is empty
+    or thin.
+    """
     # The facet is ``{y normal to the normal: <limits, y> <= ends}``.
     scale = float(np.abs(slopes).max()) + 1e-300
     width = float(np.abs(offsets).max()) / scale
@@ -193,7 +224,9 @@ def _max_affine_facet_edges(
     if (ends[flat] < -_EXACT * scale).any():
         return None
     half_planes: list[tuple[Array, float]] = []
-    for limit, end in zip(limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True):
+    for limit, end in zip(
+        limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True
+    ):
         for i, (other, known) in enumerate(half_planes):
             apart = float(np.linalg.norm(limit - other))
             _refuse_affine_pieces(_EXACT < apart <= _TIE)
@@ -226,12 +259,16 @@ def _max_affine_facet_edges(
 def _clip_affine_line(
     along: Array, origin: Array, half_planes: list[tuple[Array, float]], skipped: int
 ) -> tuple[float, float]:
-    """Return the interval of s in which ``origin + s along`` lies in all half-planes but the one that is skipped."""
-    low, high = -math.inf, math.inf
+    """Return the interval of s in which ``origin + s along`` lies in all half-planes but the one
+    that is skipped.
+    """
+    low = -math.inf
+    high = math.inf
     for i, (limit, end) in enumerate(half_planes):
         if i == skipped:
             continue
-        rate, left = float(limit @ along), end - float(limit @ origin)
+        rate = float(limit @ along)
+        left = end - float(limit @ origin)
         _refuse_affine_pieces(_EXACT < abs(rate) <= _TIE)
         if abs(rate) <= _EXACT:
             if left < -_EXACT * (1 + abs(end)):

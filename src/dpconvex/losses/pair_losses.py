@@ -1,7 +1,7 @@
 r"""Losses of a pair: functions of the score difference ``t = s_positive - s_negative``.
 
-Minimising their mean over all pairs of a positive and a negative record maximises a surrogate of the area under the
-ROC curve. All are convex; ``monotone`` losses never reward a smaller difference.
+Minimising their mean over all pairs of a positive and a negative record maximises a surrogate of
+the area under the ROC curve. All are convex; ``monotone`` losses never reward a smaller difference.
 """
 
 from __future__ import annotations
@@ -34,15 +34,21 @@ class PairQuadraticPieces:
     coefficients: tuple[tuple[float, float, float], ...]
 
     def at(self, t: ArrayLike, order: int) -> Array:
-        """Return the value (order 0), the first or the second derivative at ``t``; at a knot that on its left."""
+        """Return the value (order 0), the first or the second derivative at ``t``; at a knot
+        that on its left.
+        """
         t = np.asarray(t, dtype=np.float64)
         where = np.searchsorted(np.asarray(self.knots), t, side="left")
         c0, c1, c2 = (np.asarray(self.coefficients)[where, column] for column in range(3))
-        return np.asarray(2 * c2 if order == 2 else c1 + 2 * t * c2 if order == 1 else c0 + t * (c1 + t * c2))
+        return np.asarray(
+            2 * c2 if order == 2 else c1 + 2 * t * c2 if order == 1 else c0 + t * (c1 + t * c2)
+        )
 
 
 class PairLoss:
-    """A convex loss of a pair: its constants, and the piecewise quadratic that it is unless it is logistic."""
+    """A convex loss of a pair: its constants, and the piecewise quadratic that it is unless it
+    is logistic.
+    """
 
     @property
     def lipschitz(self) -> float:
@@ -83,7 +89,8 @@ class PairLoss:
 
 @dataclass(frozen=True)
 class PairLogistic(PairLoss):
-    """``log_base(1 + exp(-t))``, with ``log_2`` (1 at t = 0, above the 0-1 loss) or the natural logarithm.
+    """``log_base(1 + exp(-t))``, with ``log_2`` (1 at t = 0, above the 0-1 loss) or the natural
+    logarithm.
 
     Parameters
     ----------
@@ -96,7 +103,10 @@ class PairLogistic(PairLoss):
 
     def __post_init__(self) -> None:
         if self.base not in ("2", "e"):
-            raise ValueError(f"The 'base' parameter of PairLogistic must be '2' or 'e'. Got {self.base!r} instead.")
+            raise ValueError(
+                f"The 'base' parameter of PairLogistic must be '2' or 'e'. Got {self.base!r} "
+                "instead."
+            )
 
     @property
     def scale(self) -> float:
@@ -117,14 +127,18 @@ class PairLogistic(PairLoss):
         t = np.asarray(t, dtype=np.float64)
         if order == 0:
             return np.asarray(self.scale * np.logaddexp(0.0, -t))
-        return np.asarray(-self.scale * expit(-t) if order == 1 else self.scale * expit(t) * expit(-t))
+        return np.asarray(
+            -self.scale * expit(-t) if order == 1 else self.scale * expit(t) * expit(-t)
+        )
 
 
 @dataclass(frozen=True)
 class PairSquared(PairLoss):
     """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
 
-    piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces((), ((1.0, -2.0, 1.0),))
+    piecewise_quadratic: ClassVar[PairQuadraticPieces] = PairQuadraticPieces(
+        (), ((1.0, -2.0, 1.0),)
+    )
 
 
 @dataclass(frozen=True)
@@ -139,9 +153,11 @@ class PairSquaredHinge(PairLoss):
 
 @dataclass(frozen=True)
 class PairHinge(PairLoss):
-    """``max(0, 1 - t)``, its kink rounded over ``width`` below 1 (a Moreau envelope of curvature ``1 / width``).
+    """``max(0, 1 - t)``, its kink rounded over ``width`` below 1 (a Moreau envelope of curvature
+    ``1 / width``).
 
-    ``(1 - t)^2 / (2 width)`` for t within ``width`` below 1, ``1 - t - width / 2`` further below, 0 above.
+    ``(1 - t)^2 / (2 width)`` for t within ``width`` below 1, ``1 - t - width / 2`` further below, 0
+    above.
 
     Parameters
     ----------
@@ -165,7 +181,8 @@ class PairHinge(PairLoss):
     @property
     def piecewise_quadratic(self) -> PairQuadraticPieces:
         """Two pieces with a kink, three without."""
-        outer, zero = (1.0 - self.width / 2, -1.0, 0.0), (0.0, 0.0, 0.0)
+        outer = (1.0 - self.width / 2, -1.0, 0.0)
+        zero = (0.0, 0.0, 0.0)
         if self.width == 0:
             return PairQuadraticPieces((1.0,), (outer, zero))
         half = 0.5 / self.width

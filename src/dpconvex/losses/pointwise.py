@@ -1,8 +1,9 @@
 """Convex losses of one record, as functions of the margin ``z = x~ . theta``.
 
-A *residual* loss is ``c(u)`` with ``u = y - z``; a *margin* loss is ``c(u)`` with ``u = y * z`` and ``y`` in {-1, +1}.
-Every loss states ``lipschitz = sup |d/dz|`` and ``smoothness = sup |d2/dz2|`` (``inf`` if kinked): noise is calibrated
-from these two numbers, so they are exact suprema or upper bounds, never estimates.
+A *residual* loss is ``c(u)`` with ``u = y - z``; a *margin* loss is ``c(u)`` with ``u = y * z`` and
+``y`` in {-1, +1}. Every loss states ``lipschitz = sup |d/dz|`` and ``smoothness = sup |d2/dz2|``
+(``inf`` if kinked): noise is calibrated from these two numbers, so they are exact suprema or upper
+bounds, never estimates.
 """
 
 from __future__ import annotations
@@ -38,9 +39,15 @@ class PointwisePiecewiseLinear:
     knots: tuple[float, ...]
     slopes: tuple[float, ...]
     height: float = 0.0
-    weights: tuple[float, ...] = field(init=False, repr=False, compare=False)  # half the jump of the slope at each knot
-    slope: float = field(init=False, repr=False, compare=False)  # the linear part: mean of the outermost slopes
-    lipschitz: float = field(init=False, repr=False, compare=False)  # the larger of them: slopes increase
+    weights: tuple[float, ...] = field(
+        init=False, repr=False, compare=False
+    )  # half the jump of the slope at each knot
+    slope: float = field(
+        init=False, repr=False, compare=False
+    )  # the linear part: mean of the outermost slopes
+    lipschitz: float = field(
+        init=False, repr=False, compare=False
+    )  # the larger of them: slopes increase
 
     def __post_init__(self) -> None:
         for name in ("knots", "slopes"):
@@ -48,8 +55,17 @@ class PointwisePiecewiseLinear:
             object.__setattr__(self, name, numbers)
             increasing = all(left < right for left, right in pairwise(numbers))
             if not (numbers and increasing and all(map(math.isfinite, numbers))):
-                remedy = "A convex function has increasing slopes; drop a knot where the slope does not change."
-                raise parameter_error(name, "a kinked loss", "finite numbers in increasing order", f"{numbers}", remedy)
+                remedy = (
+                    "A convex function has increasing slopes; drop a knot where the slope "
+                    "does not change."
+                )
+                raise parameter_error(
+                    name,
+                    "a kinked loss",
+                    "finite numbers in increasing order",
+                    f"{numbers}",
+                    remedy,
+                )
         if len(self.slopes) != len(self.knots) + 1:
             raise ValueError(
                 "The 'slopes' parameter of a kinked loss must have one entry more than 'knots'. "
@@ -59,10 +75,17 @@ class PointwisePiecewiseLinear:
         object.__setattr__(self, "height", float(self.height))
         if not math.isfinite(self.height):
             raise parameter_error(
-                "height", "a kinked loss", "finite", f"{self.height}", "Give the value at the first knot."
+                "height",
+                "a kinked loss",
+                "finite",
+                f"{self.height}",
+                "Give the value at the first knot.",
             )
-        first, last = self.slopes[0], self.slopes[-1]
-        object.__setattr__(self, "weights", tuple((right - left) / 2 for left, right in pairwise(self.slopes)))
+        first = self.slopes[0]
+        last = self.slopes[-1]
+        object.__setattr__(
+            self, "weights", tuple((right - left) / 2 for left, right in pairwise(self.slopes))
+        )
         object.__setattr__(self, "slope", (first + last) / 2)
         object.__setattr__(self, "lipschitz", max(abs(first), abs(last)))
 
@@ -80,12 +103,16 @@ class PointwisePiecewiseLinear:
         return PointwisePiecewiseLinear(self.knots, slopes, factor * self.height)
 
     def value(self, u: ScalarOrArray) -> ScalarOrArray:
-        """``c(u)`` pointwise, as the maximum of its tangents: exact zeros stay exact far from the knots."""
+        """``c(u)`` pointwise, as the maximum of its tangents: exact zeros stay exact far from
+        the knots.
+        """
         distance = u - self.knots[0]
         value = np.maximum(self.slopes[0] * distance, self.slopes[1] * distance)
         if self.height:
             value = value + self.height
-        for knot, height, slope in zip(self.knots[1:], self.heights[1:], self.slopes[2:], strict=True):
+        for knot, height, slope in zip(
+            self.knots[1:], self.heights[1:], self.slopes[2:], strict=True
+        ):
             value = np.maximum(value, height + slope * (u - knot))
         return value
 
@@ -126,8 +153,8 @@ class Loss(Protocol):
 class PointwiseLoss(ABC):
     """A loss written once as a function ``c(u)``; this class puts ``y`` and ``z`` into it.
 
-    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``), ``lipschitz`` and
-    ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
+    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``),
+    ``lipschitz`` and ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
 
     - residual: ``u = y - z``, ``d/dz = -c'(u)``, ``d2/dz2 = c''(u)``;
     - margin: ``u = y * z``, ``d/dz = y * c'(u)``, ``d2/dz2 = y**2 * c''(u)``.
@@ -231,7 +258,11 @@ class Pinball(_KinkedPointwiseLoss):
 
     Examples
     --------
-    >>> float(Pinball(0.75).value(3.0, 1.0)), float(Pinball(0.75).value(1.0, 3.0)), Pinball(0.75).lipschitz
+    >>> (
+    ...     float(Pinball(0.75).value(3.0, 1.0)),
+    ...     float(Pinball(0.75).value(1.0, 3.0)),
+    ...     Pinball(0.75).lipschitz,
+    ... )
     (1.5, 0.5, 0.75)
     """
 
@@ -241,7 +272,9 @@ class Pinball(_KinkedPointwiseLoss):
         remedy = "For a one-sided loss use ReLU()."
         quantile = check_positive("quantile", "Pinball", self.quantile, remedy)
         if quantile >= 1:
-            raise parameter_error("quantile", "Pinball", "strictly between 0 and 1", repr(self.quantile), remedy)
+            raise parameter_error(
+                "quantile", "Pinball", "strictly between 0 and 1", repr(self.quantile), remedy
+            )
         object.__setattr__(self, "quantile", quantile)
 
     @cached_property
@@ -254,14 +287,18 @@ class Pinball(_KinkedPointwiseLoss):
 class Absolute(_KinkedPointwiseLoss):
     """Absolute loss ``|y - z|``, twice the pinball loss of the median."""
 
-    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((0.0,), (-1.0, 1.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear(
+        (0.0,), (-1.0, 1.0)
+    )
 
 
 @dataclass(frozen=True)
 class ReLU(_KinkedPointwiseLoss):
     """One-sided loss ``(y - z)^+``: only predictions below the target cost."""
 
-    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((0.0,), (0.0, 1.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear(
+        (0.0,), (0.0, 1.0)
+    )
 
 
 @dataclass(frozen=True)
@@ -291,7 +328,9 @@ class Hinge(_KinkedPointwiseLoss):
     """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}."""
 
     kind: ClassVar[Kind] = "margin"
-    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear((1.0,), (-1.0, 0.0))
+    piecewise_linear: ClassVar[PointwisePiecewiseLinear] = PointwisePiecewiseLinear(
+        (1.0,), (-1.0, 0.0)
+    )
 
 
 @dataclass(frozen=True)
@@ -327,7 +366,11 @@ class KinkedLoss(_KinkedPointwiseLoss):
     def __post_init__(self) -> None:
         if self.kind not in ("residual", "margin"):
             raise parameter_error(
-                "kind", "KinkedLoss", "'residual' or 'margin'", repr(self.kind), "Use 'residual' for a loss of y - z."
+                "kind",
+                "KinkedLoss",
+                "'residual' or 'margin'",
+                repr(self.kind),
+                "Use 'residual' for a loss of y - z.",
             )
         shape = self.piecewise_linear
         for name in ("knots", "slopes", "height"):

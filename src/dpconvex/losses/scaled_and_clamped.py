@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
+from dpconvex.losses.pointwise import (
+    Loss,
+    PointwiseLoss,
+    PointwisePiecewiseLinear,
+    that_of_the_loss,
+)
 from dpconvex.types import ScalarOrArray
 
 
@@ -38,8 +43,11 @@ class Scaled(PointwiseLoss):
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, PointwiseLoss):
-            allowed, remedy = "a loss such as Pinball(0.5)", "Derive your own from PointwiseLoss."
-            raise parameter_error("loss", "Scaled", allowed, type(self.loss).__name__, remedy, kind=TypeError)
+            allowed = "a loss such as Pinball(0.5)"
+            remedy = "Derive your own from PointwiseLoss."
+            raise parameter_error(
+                "loss", "Scaled", allowed, type(self.loss).__name__, remedy, kind=TypeError
+            )
         factor = check_positive("factor", "Scaled", self.factor, "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
 
@@ -79,7 +87,9 @@ class Scaled(PointwiseLoss):
 
 
 def piecewise_linear_shape(loss: object) -> PointwisePiecewiseLinear | None:
-    """Return the piecewise-linear function that a loss is; None for others, and for a user's that does not say."""
+    """Return the piecewise-linear function that a loss is; None for others, and for a user's
+    that does not say.
+    """
     return getattr(loss, "piecewise_linear", None)
 
 
@@ -88,16 +98,19 @@ class DerivedPointwiseLoss:
     """A loss made from another one, with its kind and its Lipschitz constant."""
 
     loss: Loss
-    kind, lipschitz = that_of_the_loss("kind"), that_of_the_loss("lipschitz")
+    kind = that_of_the_loss("kind")
+    lipschitz = that_of_the_loss("lipschitz")
 
 
 @dataclass(frozen=True)
 class ClampedTargetLoss(DerivedPointwiseLoss):
-    """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the loss.
+    """A residual loss of ``clip(y, -limit, limit) - z``, with the slope and curvature bounds of the
+    loss.
 
-    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear piece of the loss
-    only, so that the minimiser stays where it is. But its loss would be huge, and the rounding error of the sum with
-    it: without a clamp one record could keep a solver from certifying anything.
+    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear
+    piece of the loss only, so that the minimiser stays where it is. But its loss would be huge, and
+    the rounding error of the sum with it: without a clamp one record could keep a solver from
+    certifying anything.
 
     Parameters
     ----------
@@ -108,8 +121,9 @@ class ClampedTargetLoss(DerivedPointwiseLoss):
 
     Notes
     -----
-    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so every calibration holds
-    as it is, whether or not the clamp binds; provided that the limit is public.
+    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so
+    every calibration holds as it is, whether or not the clamp binds; provided that the limit is
+    public.
     """
 
     limit: float

@@ -1,9 +1,10 @@
 r"""Losses of one record with several margins: classes, periods at risk, ordered levels.
 
-A record has k margins ``z_j`` and k slopes ``s_j``, the derivatives of its loss in them. Margins have coefficients of
-their own (``lift = "separate"``: classes), or own intercepts and common coefficients (``"common"``: periods, levels).
-Arrays of margins and slopes have a row for each margin and a column for each record. What a record gives is computed
-from its own column, margin after margin in a fixed order.
+A record has k margins ``z_j`` and k slopes ``s_j``, the derivatives of its loss in them. Margins
+have coefficients of their own (``lift = "separate"``: classes), or own intercepts and common
+coefficients (``"common"``: periods, levels). Arrays of margins and slopes have a row for each
+margin and a column for each record. What a record gives is computed from its own column, margin
+after margin in a fixed order.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from dpconvex.types import Array
 class SeveralMarginLoss:
     """Loss of several margins; the target of a record is the number of its outcome, from 0 on.
 
-    ``lipschitz`` is the size of slopes in whose units long rows count less. It bounds the norm of the slopes of
-    classes; others have no bound, and what a record adds is clipped whatever they are. No mechanism but noisy descent
-    is proved for several margins, so that ``smoothness`` is infinite.
+    ``lipschitz`` is the size of slopes in whose units long rows count less. It bounds the norm of
+    the slopes of classes; others have no bound, and what a record adds is clipped whatever they
+    are. No mechanism but noisy descent is proved for several margins, so that ``smoothness`` is
+    infinite.
     """
 
     margins: int
@@ -61,7 +63,9 @@ class SeveralMarginLoss:
 
 @dataclass(frozen=True)
 class Softmax(SeveralMarginLoss):
-    """``log sum_j exp(z_j) - z_y``, the logistic loss of several classes, with slopes ``softmax(z) - e_y``."""
+    """``log sum_j exp(z_j) - z_y``, the logistic loss of several classes, with slopes
+    ``softmax(z) - e_y``.
+    """
 
     lipschitz: ClassVar[float] = math.sqrt(2)
 
@@ -93,10 +97,12 @@ class CrammerSinger(Softmax):
 
 @dataclass(frozen=True)
 class DiscreteHazard(SeveralMarginLoss):
-    """Minus log likelihood of survival in periods, with hazards ``sigma(z_j)`` in period j, counted from 0.
+    """Minus log likelihood of survival in periods, with hazards ``sigma(z_j)`` in period j, counted
+    from 0.
 
-    The outcome ``2 t + 1`` is an event in period t; ``2 t`` is a record that was censored after t periods without one.
-    Slopes are ``sigma(z_j)`` while a record is at risk, less 1 in the period of its event.
+    The outcome ``2 t + 1`` is an event in period t; ``2 t`` is a record that was censored after t
+    periods without one. Slopes are ``sigma(z_j)`` while a record is at risk, less 1 in the period
+    of its event.
     """
 
     lift: ClassVar[str] = "common"
@@ -109,13 +115,15 @@ class DiscreteHazard(SeveralMarginLoss):
     def slopes(self, y: Array, z: Array) -> Array:
         """``sigma(z_j)`` before the last period, ``sigma(z_j) - 1`` in that of an event, else 0."""
         last = self._is_outcome(y, self.outcomes).argmax(axis=0)  # whole numbers
-        event, period = self._is_outcome(y, 1, self.outcomes, 2), np.arange(self.margins)[:, None]
+        event = self._is_outcome(y, 1, self.outcomes, 2)
+        period = np.arange(self.margins)[:, None]
         return np.asarray(np.where(event | (2 * period < last - 1), expit(z), 0.0) - event)
 
 
 @dataclass(frozen=True)
 class ProportionalOdds(SeveralMarginLoss):
-    """Minus log likelihood of ordered levels, ``P(y <= j) = sigma(z_j)``, with margins that grow with j.
+    """Minus log likelihood of ordered levels, ``P(y <= j) = sigma(z_j)``, with margins that grow
+    with j.
 
     Slopes are ``-f(z_y) / P(y)`` and ``f(z_{y-1}) / P(y)`` with ``f = sigma (1 - sigma)``.
     """
@@ -129,8 +137,10 @@ class ProportionalOdds(SeveralMarginLoss):
 
     def slopes(self, y: Array, z: Array) -> Array:
         """``(1[y = j + 1] - 1[y = j]) f(z_j) / P(y)``, the slope in each of several margins."""
-        own, end = self._is_outcome(y, self.outcomes), np.full((1, z.shape[1]), np.inf)
-        low, high = np.concatenate([-end, z]), np.concatenate([z, end])
+        own = self._is_outcome(y, self.outcomes)
+        end = np.full((1, z.shape[1]), np.inf)
+        low = np.concatenate([-end, z])
+        high = np.concatenate([z, end])
         # Shares of levels next to 1 would cancel: what is left to 1 is compared there.
         shares = np.where(low > 0, expit(-low) - expit(-high), expit(high) - expit(low))
         share = np.maximum(reduce(np.add, np.where(own, shares, 0.0)), 1e-300)

@@ -1,7 +1,9 @@
-r"""Losses of a whole residual vector: a record is a matrix A and a vector Y, and ``u = Y - A theta``.
+r"""Losses of a whole residual vector: a record is a matrix A and a vector Y, and
+``u = Y - A theta``.
 
-The loss of a record is ``g(u)`` for a convex ``g`` on R^m, so that its gradient in theta is ``-A^T g'(u)`` and its
-Hessian ``A^T g''(u) A``. All are kinked; :mod:`dpconvex.smoothing.vector_convolution` smooths them.
+The loss of a record is ``g(u)`` for a convex ``g`` on R^m, so that its gradient in theta is
+``-A^T g'(u)`` and its Hessian ``A^T g''(u) A``. All are kinked;
+:mod:`dpconvex.smoothing.vector_convolution` smooths them.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
 class VectorLoss(ABC):
     """A convex function ``g`` of the residual vector, one record per row of ``u``.
 
-    Subclasses give ``outputs`` (m), ``lipschitz`` (``sup ||g'||``), ``smoothness`` (largest eigenvalue of ``g''``,
-    ``inf`` if kinked), and the three evaluations. ``level`` is a further number per record, for losses that use one.
+    Subclasses give ``outputs`` (m), ``lipschitz`` (``sup ||g'||``), ``smoothness`` (largest
+    eigenvalue of ``g''``, ``inf`` if kinked), and the three evaluations. ``level`` is a further
+    number per record, for losses that use one.
     """
 
     @property
@@ -75,10 +78,13 @@ class VectorLoss(ABC):
 
 
 class SmoothedVectorLoss(VectorLoss):
-    """A smooth approximation of a loss: residuals, link, level and Lipschitz constant are those of the loss."""
+    """A smooth approximation of a loss: residuals, link, level and Lipschitz constant are those
+    of the loss.
+    """
 
     loss: VectorLoss
-    outputs, link = that_of_the_loss("outputs"), that_of_the_loss("link")
+    outputs = that_of_the_loss("outputs")
+    link = that_of_the_loss("link")
     uses_level = that_of_the_loss("uses_level")
     lipschitz = that_of_the_loss("lipschitz")  # averages of gradients are not longer
 
@@ -123,11 +129,13 @@ class L1Norm(_VectorSignLoss):
 
 @dataclass(frozen=True)
 class L1WithLink(_VectorSignLoss):
-    r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(<z, theta>)``.
+    r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link
+    ``h(<z, theta>)``.
 
-    The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an l1-regularised
-    generalised linear model; with some rows of a common matrix, a grouped one. Residual links read ``c`` at
-    ``u = y - z . theta``. Margin links read it at ``-u``: give the row ``y z`` and the target 0.
+    The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an
+    l1-regularised generalised linear model; with some rows of a common matrix, a grouped one.
+    Residual links read ``c`` at ``u = y - z . theta``. Margin links read it at ``-u``: give the row
+    ``y z`` and the target 0.
 
     Parameters
     ----------
@@ -145,9 +153,15 @@ class L1WithLink(_VectorSignLoss):
         name = type(self.pointwise).__name__
         if not isinstance(self.pointwise, PointwiseLoss):
             raise parameter_error(
-                "pointwise", "L1WithLink", "a pointwise loss such as Logistic()", name, kind=TypeError
+                "pointwise",
+                "L1WithLink",
+                "a pointwise loss such as Logistic()",
+                name,
+                kind=TypeError,
             )
-        if not (math.isfinite(self.pointwise.lipschitz) and math.isfinite(self.pointwise.smoothness)):
+        if not (
+            math.isfinite(self.pointwise.lipschitz) and math.isfinite(self.pointwise.smoothness)
+        ):
             raise ValueError(
                 "The 'pointwise' parameter of L1WithLink must have bounded slope and curvature. "
                 f"Got {name} instead. Use Huber(width), Logistic() or a convolved loss."
@@ -208,13 +222,13 @@ class PiecewiseLinear(VectorLoss):
         offsets = _check_structured_parameter("offsets", offsets, 1)
         if len(offsets) != len(slopes):
             raise ValueError(
-                f"The 'offsets' parameter of PiecewiseLinear must have one entry per slope, {len(slopes)}. "
-                f"Got {len(offsets)} instead."
+                "The 'offsets' parameter of PiecewiseLinear must have one entry per slope, "
+                f"{len(slopes)}. Got {len(offsets)} instead."
             )
         if not np.ptp(slopes, axis=0).any():
             raise ValueError(
-                "The 'slopes' parameter of PiecewiseLinear must hold at least two different vectors. "
-                "Got one instead. A linear loss has no minimiser."
+                "The 'slopes' parameter of PiecewiseLinear must hold at least two different "
+                "vectors. Got one instead. A linear loss has no minimiser."
             )
         object.__setattr__(self, "slopes", tuple(tuple(row) for row in slopes.tolist()))
         object.__setattr__(self, "offsets", tuple(offsets.tolist()))
@@ -240,17 +254,23 @@ class PiecewiseLinear(VectorLoss):
     @cached_property
     def diameter(self) -> float:
         """``max ||a_p - a_q||``: how far the slope can turn along any direction."""
-        return max(float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes)
+        return max(
+            float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes
+        )
 
     @cached_property
     def pieces(self) -> CentredAffinePieces:
-        """The vector loss's pieces around the centre that makes the directions nearest to orthonormal."""
+        """The vector loss's pieces around the centre that makes the directions nearest to
+        orthonormal.
+        """
         slopes = self._slopes
         # Any centre will do; with many pieces, looking for the best one costs more than it gains.
         own = slopes if len(slopes) <= _MOST_CENTRES else ()
         centres = [np.zeros(self.outputs), *own, slopes.mean(axis=0)]
         candidates = [group_affine_pieces(slopes, self._offsets, centre) for centre in centres]
-        return min(candidates, key=lambda pieces: (round(pieces.direction_norm, 9), len(pieces.groups)))
+        return min(
+            candidates, key=lambda pieces: (round(pieces.direction_norm, 9), len(pieces.groups))
+        )
 
     @cached_property
     def orthonormal(self) -> bool:
@@ -265,7 +285,9 @@ class PiecewiseLinear(VectorLoss):
 
     @cached_property
     def profile(self) -> tuple[PointwisePiecewiseLinear, Array] | None:
-        """``c`` and d of ``g(u) = <a_1, u> + c(<d, u>)`` if all slopes differ along one direction d, else None."""
+        """``c`` and d of ``g(u) = <a_1, u> + c(<d, u>)`` if all slopes differ along one
+        direction d, else None.
+        """
         differences = self._slopes - self._slopes[0]
         _, sizes, axes = np.linalg.svd(differences, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > 1e-12 * sizes[0]:
@@ -282,8 +304,8 @@ class PiecewiseLinear(VectorLoss):
 
     def _vector_loss_heights(self, u: Array) -> Array:
         """``<a_p, u> + b_p`` of every vector u and piece."""
-        # One product after the other: which piece is the highest must not depend on how many rows there are, as the
-        # rounding of a product of matrices does.
+        # One product after the other: which piece is the highest must not depend on how many rows
+        # there are, as the rounding of a product of matrices does.
         heights = np.tile(self._offsets, (len(u), 1))
         for column, slopes in zip(u.T, self._slopes.T, strict=True):
             heights += column[:, None] * slopes
@@ -298,7 +320,9 @@ def _check_structured_parameter(name: str, values: ArrayLike, axes: int) -> Arra
     except (TypeError, ValueError) as error:
         raise ValueError(f"{problem} Got another shape or type instead.") from error
     if array.ndim != axes or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"{problem} Got shape {array.shape} or a value that is not finite instead.")
+        raise ValueError(
+            f"{problem} Got shape {array.shape} or a value that is not finite instead."
+        )
     return array
 
 
@@ -319,7 +343,11 @@ class Bowl(_VectorSignLoss):
         super().__post_init__()
         if self.size > 5:
             raise parameter_error(
-                "size", "Bowl", "at most 5", f"{self.size}", "The number of facets doubles with every residual."
+                "size",
+                "Bowl",
+                "at most 5",
+                f"{self.size}",
+                "The number of facets doubles with every residual.",
             )
 
     @property
@@ -350,7 +378,9 @@ class Bowl(_VectorSignLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""
-        return np.asarray(np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0))
+        return np.asarray(
+            np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0)
+        )
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs outside the ball, 0 inside."""

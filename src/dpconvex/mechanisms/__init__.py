@@ -20,7 +20,9 @@ else:
         __name__,
         {
             **dict.fromkeys(("Moments", "PairwiseObjectivePerturbation"), "auc"),
-            **dict.fromkeys(("NoisyGradientDescent", "StructuredGradientDescent"), "gradient_descent"),
+            **dict.fromkeys(
+                ("NoisyGradientDescent", "StructuredGradientDescent"), "gradient_descent"
+            ),
             **dict.fromkeys(("PhasedERM", "PhasedSGD"), "phased"),
             "ExponentialMechanism": "exponential",
             "Mechanism": "mechanism",
@@ -31,12 +33,22 @@ else:
     )
 
 __all__ = [
-    "ExponentialMechanism", "Mechanism", "Moments", "NoisyGradientDescent", "NoisySGD", "ObjectivePerturbation",
-    "OutputPerturbation", "PairwiseObjectivePerturbation", "PhasedERM", "PhasedSGD", "StructuredGradientDescent",
+    "ExponentialMechanism",
+    "Mechanism",
+    "Moments",
+    "NoisyGradientDescent",
+    "NoisySGD",
+    "ObjectivePerturbation",
+    "OutputPerturbation",
+    "PairwiseObjectivePerturbation",
+    "PhasedERM",
+    "PhasedSGD",
+    "StructuredGradientDescent",
     "resolve_mechanism",
-]  # fmt: skip
+]
 
-# The module that knows the rules of a mechanism, by its name in certificates: loaded when a certificate asks.
+# The module that knows the rules of a mechanism, by its name in certificates: loaded when a
+# certificate asks.
 RULES = {
     **dict.fromkeys(("auc-objective", "moments"), "auc"),
     **dict.fromkeys(("gradient", "plain-gradient", "structured-gradient"), "gradient_descent"),
@@ -48,9 +60,13 @@ RULES = {
 }
 
 NAMES = {
-    "objective": "ObjectivePerturbation", "output": "OutputPerturbation", "gradient": "NoisyGradientDescent",
-    "sgd": "NoisySGD", "phased-erm": "PhasedERM", "phased-sgd": "PhasedSGD",
-}  # fmt: skip
+    "objective": "ObjectivePerturbation",
+    "output": "OutputPerturbation",
+    "gradient": "NoisyGradientDescent",
+    "sgd": "NoisySGD",
+    "phased-erm": "PhasedERM",
+    "phased-sgd": "PhasedSGD",
+}
 
 
 def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":
@@ -60,4 +76,6 @@ def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":
     offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
     if offers and not isinstance(mechanism, type):
         return cast("Mechanism", mechanism)
-    raise parameter_error("mechanism", owner, f"one of {['auto', *NAMES]} or a mechanism object", repr(mechanism))
+    raise parameter_error(
+        "mechanism", owner, f"one of {['auto', *NAMES]} or a mechanism object", repr(mechanism)
+    )

@@ -1,14 +1,17 @@
-r"""AUC: released moments for least squares over pairs, and objective perturbation for other pairwise losses.
+r"""AUC: released moments for least squares over pairs, and objective perturbation for other
+pairwise losses.
 
-Least squares over all positive-negative pairs has the minimiser ``(C+ + C- + m m^T + (alpha/2) I)^{-1} m``, with the
-classes' covariances and the difference ``m`` of their means. With a pooled covariance for both, what is needed is the
-covariance of all rows, one count, and ``m``. Noise is added to few numbers once, and nothing depends on lower bounds
-of the class counts. Sums are taken where they are cheapest: around a released centre, in released white coordinates,
-of rows clipped to a multiple of their released median norm.
+Least squares over all positive-negative pairs has the minimiser
+``(C+ + C- + m m^T + (alpha/2) I)^{-1} m``, with the classes' covariances and the difference ``m``
+of their means. With a pooled covariance for both, what is needed is the covariance of all rows, one
+count, and ``m``. Noise is added to few numbers once, and nothing depends on lower bounds of the
+class counts. Sums are taken where they are cheapest: around a released centre, in released white
+coordinates, of rows clipped to a multiple of their released median norm.
 
-Objective perturbation: one record meets all records of the other class, so the Hessian changes by a matrix of full rank
-when one record changes, but of small trace. Noise enters as ``F(w) + <b, w>``: F is a mean over pairs, and so is the
-sensitivity of its gradient. A tenth of the budget can find the median row norm first, where public bounds are loose.
+Objective perturbation: one record meets all records of the other class, so the Hessian changes by a
+matrix of full rank when one record changes, but of small trace. Noise enters as ``F(w) + <b, w>``:
+F is a mean over pairs, and so is the sensitivity of its gradient. A tenth of the budget can find
+the median row norm first, where public bounds are loose.
 """
 
 from __future__ import annotations
@@ -32,7 +35,12 @@ from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -41,19 +49,25 @@ from dpconvex.types import Array
 SEARCH_STEPS = 6
 _LEAST_MASS = 0.01  # least share of the records that a released number may state
 _EIGENVALUE_FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
-_SMALL_CLIP, _LARGE_CLIP = 0.7, 1.3  # rows are clipped to this multiple of their median norm
+# rows are clipped to this multiple of their median norm
+_SMALL_CLIP = 0.7
+_LARGE_CLIP = 1.3
 _AMPLE = 2e-3  # with d / (n mu) below it, the bias of clipped rows outweighs noise
 
 
 def _auc_moment_releases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
     """Return the share of ``mu^2`` of each release of AUC moments, what it is, and how often."""
-    vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
+    vector = Query("vector", 1.0, bounds.n_features)
+    n_features = bounds.n_features
     counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
     return {
-        **counted, "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS), "centre": (0.05, vector, 1),
-        "count": (0.02, Query("count"), 1), "moments": (0.30, Query.moments(n_features), 1),
+        **counted,
+        "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
+        "centre": (0.05, vector, 1),
+        "count": (0.02, Query("count"), 1),
+        "moments": (0.30, Query.moments(n_features), 1),
         "difference": (0.58, vector, 1),
-    }  # fmt: skip
+    }
 
 
 @certificates.calibrates("moments")
@@ -62,8 +76,11 @@ def calibrate_auc_moments(
 ) -> CertificateCalibration:
     """Derive the noise of each release; together they spend ``mu``."""
     if not isinstance(bounds, PairwiseBounds):
-        raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
-    mu, terms = gaussian_budget(guarantee, "Moments"), {}
+        raise ValueError(
+            "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
+        )
+    mu = gaussian_budget(guarantee, "Moments")
+    terms = {}
     mass = planned_mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
     for name, (share, query, releases) in _auc_moment_releases(bounds).items():
         share = mass if name == "mass" else share * (1 - mass)
@@ -79,11 +96,14 @@ def prove_auc_moments(certificate: Certificate) -> CertificateProof:
 
 
 def private_auc_median(above_half: Callable[[float], float], low: float, high: float) -> float:
-    """Return a point near the median of an AUC statistic by six steps of noisy bisection, on a log scale.
+    """Return a point near the median of an AUC statistic by six steps of noisy bisection, on a log
+    scale.
 
-    ``above_half`` is the noisy number of records below a point less half of all; ``[low, high]`` the first bracket.
+    ``above_half`` is the noisy number of records below a point less half of all; ``[low, high]``
+    the first bracket.
     """
-    bottom, top = math.log2(low), math.log2(high)
+    bottom = math.log2(low)
+    top = math.log2(high)
     for _ in range(SEARCH_STEPS):
         middle = (bottom + top) / 2
         many = above_half(2.0**middle) > 0
@@ -92,11 +112,15 @@ def private_auc_median(above_half: Callable[[float], float], low: float, high: f
 
 
 def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts) -> Array:
-    """Return AUC coefficients from released median norms, centre, prevalence, second moments and class difference.
+    """Return AUC coefficients from released median norms, centre, prevalence, second moments and
+    class difference.
 
-    Midpoint of the class means and prevalence go into ``record``, and the number of rows where some may be ignored.
+    Midpoint of the class means and prevalence go into ``record``, and the number of rows where some
+    may be ignored.
     """
-    bounds, n, d = certificate.bounds, certificate.bounds.n_samples, certificate.bounds.n_features
+    bounds = certificate.bounds
+    n = certificate.bounds.n_samples
+    d = certificate.bounds.n_features
     mu = gaussian_budget(certificate.guarantee, "Moments")  # for the choice of row length
     clip_multiple = _LARGE_CLIP if d / (n * mu) < _AMPLE else _SMALL_CLIP
 
@@ -106,11 +130,16 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
 
         return clip_multiple * private_auc_median(above_half, low, high)
 
-    mass, middle, half = float(n), 0.0, n / 2
+    mass = float(n)
+    middle = 0.0
+    half = n / 2
     if bounds.ignored_rows:  # what is valid is counted, and the handle centres counts
         mass = min(max(rows.count_all("mass"), _LEAST_MASS * mass), mass)
-        middle, half = 0.5, 0.0
-    longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
+        middle = 0.5
+        half = 0.0
+    longest = bounds.row_norm
+    origin = np.zeros(d)
+    same = np.eye(d)
     radius = clip_radius(origin, same, longest / 256, longest)
     centre = radius / mass * rows.row_sum("centre", origin, same, radius)
     share = middle + rows.count_positive("count") / mass
@@ -134,8 +163,11 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     record["prevalence"] = prevalence
     if bounds.ignored_rows:
         record["mass"] = mass
-    # 2 C_within + m m^T with C_within = I - p (1 - p) m m^T, which is positive definite for every p.
-    system = 2 * np.eye(d) + (1 - 2 * prevalence * (1 - prevalence)) * np.outer(difference, difference)
+    # 2 C_within + m m^T with C_within = I - p (1 - p) m m^T, which is positive definite for every
+    # p.
+    system = 2 * np.eye(d) + (1 - 2 * prevalence * (1 - prevalence)) * np.outer(
+        difference, difference
+    )
     system += bounds.alpha / 2 * matrix @ matrix
     return np.asarray(matrix @ np.linalg.solve(system, difference))
 
@@ -144,15 +176,17 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
 class Moments(PrivateMechanism):
     r"""Least-squares AUC from released moments.
 
-    Released are noisy counts of row norms, the sum of rows, the number of positive records, the second moments of all
-    rows around the released centre, and the signed sum of rows in released white coordinates, each row clipped to a
-    released norm. Where rows may be ignored, their number is released as well.
+    Released are noisy counts of row norms, the sum of rows, the number of positive records, the
+    second moments of all rows around the released centre, and the signed sum of rows in released
+    white coordinates, each row clipped to a released norm. Where rows may be ignored, their number
+    is released as well.
 
     Notes
     -----
-    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that may change. For rows
-    in the unit ball the sensitivities are 1 (counts), 2 (sums), ``sqrt(2)`` (second moments, Frobenius norm). Public:
-    the number of rows and columns and their bounds. Lower bounds on the class counts are not needed.
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that
+    may change. For rows in the unit ball the sensitivities are 1 (counts), 2 (sums), ``sqrt(2)``
+    (second moments, Frobenius norm). Public: the number of rows and columns and their bounds. Lower
+    bounds on the class counts are not needed.
 
     Examples
     --------
@@ -164,7 +198,13 @@ class Moments(PrivateMechanism):
 
     name: ClassVar[str] = "moments"
 
-    def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self,
+        objective: PairwiseObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+    ) -> Array:
         return fit_auc_moments(PrivatePairs(objective, certificate, noise), certificate, record)
 
 
@@ -174,17 +214,22 @@ _SEARCH_SHARE = 0.1
 
 
 def _check_auc_loss(bounds: PairwiseBounds) -> None:
-    """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a penalty."""
+    """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a
+    penalty.
+    """
     objective_perturbation.check_perturbable_objective(bounds)
     if not math.isfinite(float(bounds.loss.lipschitz)):
         raise ValueError(
-            f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
-            "lipschitz=inf. Use the moments mechanism, output perturbation, or the logistic or hinge loss."
+            "Objective perturbation of pairs needs a loss of bounded slope, but "
+            f"{type(bounds.loss).__name__} has lipschitz=inf. Use the moments mechanism, output "
+            "perturbation, or the logistic or hinge loss."
         )
 
 
 def _check_auc_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
-    """Raise unless the bounds are those of rows in units of a length that is found first: up to 2 apart."""
+    """Raise unless the bounds are those of rows in units of a length that is found first: up to
+    2 apart.
+    """
     longest, widest = (
         check_number(name, "auc-objective", parameters[name], "above 0", 0, math.inf, low_open=True)
         for name in (LONGEST, WIDEST)
@@ -197,11 +242,13 @@ def _check_auc_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
 def calibrate_auc_objective(
     bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
-    r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
+    r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact
+    minimiser.
 
-    Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
-    those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where the median row norm is found first,
-    10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
+    Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma``
+    and ``kappa`` are those of :class:`~dpconvex.privacy.bounds.ranking.PairwiseBounds`. Where the
+    median row norm is found first, 10 % pay for six noisy counts, 89 % for ``b``, and the bounds
+    are those of rows in units of that length.
     """
     _check_auc_loss(bounds)
     if LONGEST not in parameters:
@@ -211,7 +258,9 @@ def calibrate_auc_objective(
     budget = objective_perturbation.perturbation_release_budget(guarantee, _SEARCH_SHARE, law)
     budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
     scale = calibrated_release_scale(budget, 1.0, 1)
-    lengths = certificates.CertifiedNoise(law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0)
+    lengths = certificates.CertifiedNoise(
+        law, scale, 1.0, 1, "count", SEARCH_STEPS, query="count", record_bound=1.0
+    )
     return replace(derived, noise={"lengths": lengths, **derived.noise})
 
 
@@ -240,24 +289,32 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
 
     Notes
     -----
-    With ``longest_row`` among the certificate's parameters, the unit of length is released first (the median norm, to
-    which rows are clipped, or half the public distance of two rows); bounds and alpha are in units of it.
+    With ``longest_row`` among the certificate's parameters, the unit of length is released first
+    (the median norm, to which rows are clipped, or half the public distance of two rows); bounds
+    and alpha are in units of it.
 
-    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
-    labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
-    class counts.
+    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``,
+    under replace-one with labels that may change. Public: the number of rows, dimensions, bounds,
+    alpha, the loss, and lower bounds on the class counts.
     """
 
     name: ClassVar[str] = "auc-objective"
 
-    def _measure_pairs(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+    def _measure_pairs(
+        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
+    ) -> None:
         """Bring the rows of AUC pairs to a unit in which no two are further apart than 2.
 
-        The unit is the released median norm, to which rows are clipped, if that at least halves the noise. Otherwise it
-        is half the public distance: clipped rows lose what tells a rare class of long rows from the others.
+        The unit is the released median norm, to which rows are clipped, if that at least halves the
+        noise. Otherwise it is half the public distance: clipped rows lose what tells a rare class
+        of long rows from the others.
         """
         if LONGEST not in certificate.parameters:
             return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        median = private_auc_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
-        record["row_length"] = minimiser.measure_minimised_pairs(median if 4 * median <= widest else None)
+        median = private_auc_median(
+            lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest
+        )
+        record["row_length"] = minimiser.measure_minimised_pairs(
+            median if 4 * median <= widest else None
+        )

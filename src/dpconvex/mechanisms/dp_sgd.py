@@ -1,9 +1,11 @@
 r"""Noisy stochastic gradient descent: noise enters in every step, on the sum over a random batch.
 
-    theta <- theta - step_size * ((sum over the batch of w grad loss + std * normal) / batch_size + alpha theta)
+    theta <- theta - step_size * ((sum over the batch of w grad loss + std * normal) / batch_size +
+    alpha theta)
 
-Sampling makes each step reveal little, so there can be very many of them; their average forgets most of the noise.
-Accounting and runner both read from the certificate's parameters how batches are drawn.
+Sampling makes each step reveal little, so there can be very many of them; their average forgets
+most of the noise. Accounting and runner both read from the certificate's parameters how batches are
+drawn.
 """
 
 from __future__ import annotations
@@ -23,16 +25,30 @@ from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.engine.summation import block_rows
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms import mechanism as mechanisms
-from dpconvex.mechanisms.mechanism import PrivateMechanism, average_mechanism_iterates, check_mechanism_slope
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    average_mechanism_iterates,
+    check_mechanism_slope,
+)
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, compose_guarantee, guarantee_per_problem
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    Guarantee,
+    compose_guarantee,
+    guarantee_per_problem,
+)
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.subsampling import check_sampling, subsampled_epsilon, subsampled_multiplier
 from dpconvex.types import Array
@@ -49,7 +65,9 @@ _CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few e
 
 
 def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
-    """Return ``L sqrt(8 ln(1/delta)) / epsilon``, the noise printed for n^2 steps of one record each."""
+    """Return ``L sqrt(8 ln(1/delta)) / epsilon``, the noise printed for n^2 steps of one record
+    each.
+    """
     return lipschitz * math.sqrt(8 * math.log(1 / delta)) / epsilon
 
 
@@ -57,13 +75,16 @@ def _check_sgd_guarantee(guarantee: Guarantee) -> ApproxDP:
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0 < guarantee.epsilon_bound:
         return guarantee
     raise ValueError(
-        f"NoisySGD offers ApproxDP with epsilon and delta above 0. Got {guarantee!r} instead. For Gaussian DP use "
-        "'gradient', 'output' or 'phased-sgd'; for pure epsilon use 'objective' or 'output'."
+        f"NoisySGD offers ApproxDP with epsilon and delta above 0. Got {guarantee!r} instead. For "
+        "Gaussian DP use 'gradient', 'output' or 'phased-sgd'; for pure epsilon use 'objective' "
+        "or 'output'."
     )
 
 
 def _checked_sgd_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
-    """Return sampling scheme, relation, rate and number of steps: what the accounting needs besides the noise."""
+    """Return sampling scheme, relation, rate and number of steps: what the accounting needs
+    besides the noise.
+    """
     mechanisms.check_mechanism_records(bounds, _OWNER)
     steps = check_count("steps", _OWNER, settings["steps"])
     size = check_count("batch_size", _OWNER, settings["batch_size"], most=bounds.n_samples)
@@ -77,8 +98,11 @@ def _record_share(bounds: BatchBounds) -> float:
 
 
 def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
-    """Return the std of the noise on the sum over a batch: the smallest that suffices, or the published one."""
-    epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
+    """Return the std of the noise on the sum over a batch: the smallest that suffices, or the
+    published one.
+    """
+    epsilon = guarantee.epsilon_bound
+    delta = guarantee.delta_bound
     scheme = _checked_sgd_scheme(bounds, settings)
     sensitivity = bounds.gradient_sum_sensitivity()
     if settings["noise"] == "accounted":
@@ -87,29 +111,38 @@ def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameter
     accounted = subsampled_epsilon(*scheme, std / sensitivity, delta, _record_share(bounds))
     if accounted > epsilon:
         raise ValueError(
-            f"NoisySGD with noise='published' claims epsilon={settings['published_epsilon']:g}, but its noise is "
-            f"accounted at epsilon={accounted:.4g} (delta={delta:g}), more than the {epsilon:g} asked for. "
-            "Use noise='accounted'."
+            f"NoisySGD with noise='published' claims epsilon={settings['published_epsilon']:g}, "
+            f"but its noise is accounted at epsilon={accounted:.4g} (delta={delta:g}), more than "
+            f"the {epsilon:g} asked for. Use noise='accounted'."
         )
     return std
 
 
 def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -> None:
-    """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
-    rate, steps = settings["step_size"], settings["steps"]
-    # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
+    """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no
+    longer bounded.
+    """
+    rate = settings["step_size"]
+    steps = settings["steps"]
+    # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner
+    # than 1e300.
     longest = bounds.whole_lipschitz if isinstance(bounds, StructuredBounds) else bounds.lipschitz
     longest += std * (math.sqrt(bounds.dimension) + 13)
     if not (rate * bounds.alpha <= 2 and steps * rate * longest < 1e100):
         raise ValueError(
-            "The 'step_size' parameter of NoisySGD must be so small that steps cannot overflow: at most 2 / alpha, and "
-            f"steps * step_size below 1e100 in units of a gradient. Got {rate!r} instead. Use a smaller step."
+            "The 'step_size' parameter of NoisySGD must be so small that steps cannot overflow: "
+            "at most 2 / alpha, and steps * step_size below 1e100 in units of a gradient. Got "
+            f"{rate!r} instead. Use a smaller step."
         )
 
 
 @certificates.calibrates("sgd")
-def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
-    """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme that draws them."""
+def calibrate_dp_sgd(
+    bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
+    """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme
+    that draws them.
+    """
     settings = parameters["sgd"]
     _, _, _, steps = _checked_sgd_scheme(bounds, settings)
     check_mechanism_slope(bounds, _OWNER)
@@ -118,14 +151,17 @@ def calibrate_dp_sgd(bounds: BatchBounds, guarantee: Guarantee, parameters: Para
     _check_sgd_overflow(bounds, settings, std)
     sensitivity = bounds.gradient_sum_sensitivity()
     # Millions of sums that are never shown are drawn in floating point: no grid.
-    term = certificates.CertifiedNoise("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
+    term = certificates.CertifiedNoise(
+        "gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0
+    )
     return CertificateCalibration({"gradients": term})
 
 
 @certificates.proves("sgd")
 def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
     """Account for DP-SGD's stated steps with the stated noise, batches and scheme."""
-    bounds, settings = certificate.bounds, certificate.parameters["sgd"]
+    bounds = certificate.bounds
+    settings = certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
     certificate.check_terms("gradients")
     sampling, neighbors, rate, steps = _checked_sgd_scheme(bounds, settings)
@@ -134,15 +170,21 @@ def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
     if term.distribution != "gaussian":
         raise certificates.CertificateError("The certificate's noise is not Gaussian.")
     _check_sgd_overflow(bounds, settings, term.scale)
-    claim, problems = _check_sgd_guarantee(certificate.guarantee), certificate.problems
+    claim = _check_sgd_guarantee(certificate.guarantee)
+    problems = certificate.problems
     each = claim.delta_bound / problems
-    epsilon = subsampled_epsilon(sampling, neighbors, rate, steps, term.scale / moved, each, _record_share(bounds))
+    epsilon = subsampled_epsilon(
+        sampling, neighbors, rate, steps, term.scale / moved, each, _record_share(bounds)
+    )
     drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
     proof = (
-        "privacy loss of the pair that dominates a sampled Gaussian sum, composed numerically, or its Renyi divergence"
+        "privacy loss of the pair that dominates a sampled Gaussian sum, composed "
+        "numerically, or its Renyi divergence"
     )
     theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {neighbors.replace('_', '-')}: {proof}"
-    return CertificateProof(compose_guarantee(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
+    return CertificateProof(
+        compose_guarantee(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT
+    )
 
 
 @dataclass(frozen=True)
@@ -152,35 +194,42 @@ class NoisySGD(PrivateMechanism):
     Parameters
     ----------
     steps : int, optional
-        Number of steps. By default as many as make sampling pay, ``(n mu / batch_size)^2`` with ``mu`` the Gaussian DP
-        budget of (epsilon, delta), at least 20 passes over the rows, at most n^2 and what a core does in half a minute.
+        Number of steps. By default as many as make sampling pay, ``(n mu / batch_size)^2`` with
+        ``mu`` the Gaussian DP budget of (epsilon, delta), at least 20 passes over the rows, at most
+        n^2 and what a core does in half a minute.
     batch_size : int, default=1
-        Records per step (in expectation for Poisson sampling). Of a person with several rows, one of them at random.
+        Records per step (in expectation for Poisson sampling). Of a person with several rows, one
+        of them at random.
     sampling : {"fixed", "poisson"}
-        Exactly ``batch_size`` distinct records, or every record independently with probability ``batch_size / n``.
+        Exactly ``batch_size`` distinct records, or every record independently with probability
+        ``batch_size / n``.
     step_size : float, optional
-        In mapped units; by default ``0.5 / sqrt(steps (L^2 / batch_size + d std^2 / batch_size^2))``.
+        In mapped units; by default ``0.5 / sqrt(steps (L^2 / batch_size + d std^2 /
+        batch_size^2))``.
     average : float, default=0.75
         Share of the iterates, the last ones, that are averaged; 0 for the last iterate.
     noise : {"accounted", "published"}
-        The smallest noise that the accounting certifies, or ``std^2 = 8 L^2 ln(1/delta) / epsilon^2`` as printed for
-        n^2 steps of one record each; the certificate then states the accounted epsilon, and a claim that is smaller
-        than that is refused.
+        The smallest noise that the accounting certifies, or
+        ``std^2 = 8 L^2 ln(1/delta) / epsilon^2`` as printed for n^2 steps of one record each; the
+        certificate then states the accounted epsilon, and a claim that is smaller than that is
+        refused.
 
     Notes
     -----
-    Privacy: (epsilon, delta)-DP, by :mod:`dpconvex.privacy.subsampling`. Replace-one: both schemes; add-or-remove-one:
-    Poisson sampling. Public: number of rows (nominal under add-or-remove-one), bounds, loss, and all
-    of the parameters above. Any convex or nonconvex loss of bounded slope will do for privacy, kinked ones included.
+    Privacy: (epsilon, delta)-DP, by :mod:`dpconvex.privacy.subsampling`. Replace-one: both schemes;
+    add-or-remove-one: Poisson sampling. Public: number of rows (nominal under add-or-remove-one),
+    bounds, loss, and all of the parameters above. Any convex or nonconvex loss of bounded slope
+    will do for privacy, kinked ones included.
 
-    Why no Gaussian DP: sampling at rate q makes a step's law ``(1 - q) P + q Q``, P and Q normal and ``1/s`` apart in
-    units of the noise. The test that looks at the tail beyond t has type I error ``a = Phi(-t)`` and power at least
-    ``q Phi(1/s - t)``. A mu-Gaussian step allows a power of ``Phi(mu - t)`` at that error, and for mu below ``1/s`` the
-    ratio ``Phi(1/s - t) / Phi(mu - t)`` grows without bound in t, beyond ``1/q`` too. So a sampled step is mu-Gaussian
-    DP for no mu below ``1/s``, and so for T of them and ``sqrt(T)/s`` (all T batches hold the record with probability
-    ``q^T``, and the tail of the sum decides as before): exact Gaussian DP sees nothing of the sampling, and
-    ``"gradient"``, which uses all records, is better at that price. Pure epsilon: the privacy loss of normal noise is
-    unbounded.
+    Why no Gaussian DP: sampling at rate q makes a step's law ``(1 - q) P + q Q``, P and Q normal
+    and ``1/s`` apart in units of the noise. The test that looks at the tail beyond t has type I
+    error ``a = Phi(-t)`` and power at least ``q Phi(1/s - t)``. A mu-Gaussian step allows a power
+    of ``Phi(mu - t)`` at that error, and for mu below ``1/s`` the ratio
+    ``Phi(1/s - t) / Phi(mu - t)`` grows without bound in t, beyond ``1/q`` too. So a sampled step
+    is mu-Gaussian DP for no mu below ``1/s``, and so for T of them and ``sqrt(T)/s`` (all T batches
+    hold the record with probability ``q^T``, and the tail of the sum decides as before): exact
+    Gaussian DP sees nothing of the sampling, and ``"gradient"``, which uses all records, is better
+    at that price. Pure epsilon: the privacy loss of normal noise is unbounded.
 
     Examples
     --------
@@ -203,7 +252,8 @@ class NoisySGD(PrivateMechanism):
     def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run of DP-SGD, all chosen."""
         budget = _check_sgd_guarantee(guarantee)
-        epsilon, delta = budget.epsilon_bound, budget.delta_bound
+        epsilon = budget.epsilon_bound
+        delta = budget.delta_bound
         size = check_count("batch_size", "NoisySGD", self.batch_size, most=bounds.n_samples)
         if self.noise not in _NOISE:
             raise parameter_error("noise", "NoisySGD", f"one of {list(_NOISE)}", repr(self.noise))
@@ -214,10 +264,12 @@ class NoisySGD(PrivateMechanism):
         else:
             steps = check_count("steps", "NoisySGD", self.steps)
         chosen: Facts = {
-            "steps": steps, "batch_size": size, "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
+            "steps": steps,
+            "batch_size": size,
+            "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
             "average": check_number("average", _OWNER, self.average, "a number in [0, 1]", 0, 1.01),
             "noise": self.noise,
-        }  # fmt: skip
+        }
         if self.noise == "published":
             chosen["published_epsilon"] = epsilon
             std = published_std(bounds.lipschitz, epsilon, delta)
@@ -228,7 +280,9 @@ class NoisySGD(PrivateMechanism):
             chosen["step_size"] = 0.5 / math.sqrt(steps * square)
         else:
             allowed = "None or a finite number above 0"
-            chosen["step_size"] = check_number("step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True)
+            chosen["step_size"] = check_number(
+                "step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True
+            )
         return chosen
 
     def _chosen(self, bounds: BatchBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
@@ -236,23 +290,35 @@ class NoisySGD(PrivateMechanism):
         return parameters
 
     def certify(
-        self, bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
+        self,
+        bounds: BatchBounds,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
+        seeded: bool = False,
     ) -> Certificate:
-        """Derive the certificate of DP-SGD from public facts; published noise is certified for what it truly gives."""
+        """Derive the certificate of DP-SGD from public facts; published noise is certified for
+        what it truly gives.
+        """
         parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
         settings = parameters["sgd"]
         if settings["noise"] == "published":
             budget = _check_sgd_guarantee(guarantee)
-            std = _sgd_noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
+            std = _sgd_noise_std(
+                bounds, budget, settings
+            )  # refuses a claim that the accounting does not support
             multiplier = std / bounds.gradient_sum_sensitivity()
             scheme = _checked_sgd_scheme(bounds, settings)
-            accounted = subsampled_epsilon(*scheme, multiplier, budget.delta_bound, _record_share(bounds))
+            accounted = subsampled_epsilon(
+                *scheme, multiplier, budget.delta_bound, _record_share(bounds)
+            )
             unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
             accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
             guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
         return super().certify(bounds, guarantee, parameters, seeded)
 
-    def _run(self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
         if isinstance(objective, StructuredObjective):
             return descend_noisy_sgd(objective, certificate, fast_sgd_generator(noise))
         return _NoisySGDRun(objective, certificate, noise).run()
@@ -261,20 +327,26 @@ class NoisySGD(PrivateMechanism):
 class _NoisySGDRun:
     """One run on data: the certificate fixes everything but the noise and the batches."""
 
-    def __init__(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource) -> None:
+    def __init__(
+        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
+    ) -> None:
         from dpconvex.smoothing.compiled_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
         term = certificate.noise["gradients"]
-        self.std, self.steps = term.scale, term.releases
-        self.sampling, self.size = self.settings["sampling"], self.settings["batch_size"]
+        self.std = term.scale
+        self.steps = term.releases
+        self.sampling = self.settings["sampling"]
+        self.size = self.settings["batch_size"]
         self.rate = self.size / certificate.bounds.n_samples
-        self.alpha, self.loss = certificate.bounds.alpha, objective.loss
+        self.alpha = certificate.bounds.alpha
+        self.loss = objective.loss
         # Records are visited one by one: rows of other engines are refused before.
         self.rows = cast(MemoryRows, objective.rows)
         self.n_rows = self.rows.n_records
         self.sparse = isinstance(self.rows, SparseRows)
-        # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
+        # Small tables are mapped once, of large and sparse ones only the records that the next
+        # steps visit.
         whole = self.rows.small and not self.sparse and not self.rows.has_people
         self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
@@ -300,7 +372,9 @@ class _NoisySGDRun:
             if self.rows.has_people:  # of people, a random row each, drawn anew every so many steps
                 everyone = np.arange(self.n_rows)
                 self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
-            self._sgd_of_batches(count, total) if single is None else self._sgd_of_records(count, total, single)
+            self._sgd_of_batches(count, total) if single is None else self._sgd_of_records(
+                count, total, single
+            )
             steps -= count
 
     def _sgd_of_records(self, steps: int, total: Array, compiled: CompiledSlope) -> None:
@@ -310,12 +384,23 @@ class _NoisySGDRun:
         chosen = self.generator.integers(0, self.n_rows, size=steps)
         for visited, records in self._sgd_records(chosen, block_rows(self.theta.size)):
             run_single_sgd_loop(
-                self.generator, visited, *records, compiled,
-                self.theta, total, self.settings["step_size"], self.alpha, self.std,
-            )  # fmt: skip
+                self.generator,
+                visited,
+                *records,
+                compiled,
+                self.theta,
+                total,
+                self.settings["step_size"],
+                self.alpha,
+                self.std,
+            )
 
-    def _sgd_records(self, chosen: RowIndices, few: int) -> Iterator[tuple[RowIndices, tuple[Array, Array, Array]]]:
-        """Yield indices of DP-SGD's records with the rows, targets and weights they index; `few` copies at once."""
+    def _sgd_records(
+        self, chosen: RowIndices, few: int
+    ) -> Iterator[tuple[RowIndices, tuple[Array, Array, Array]]]:
+        """Yield indices of DP-SGD's records with the rows, targets and weights they index; `few`
+        copies at once.
+        """
         if self.mapped is not None:
             yield chosen, self.mapped
             return
@@ -324,17 +409,35 @@ class _NoisySGDRun:
             yield np.arange(len(records[1])), records
 
     def _sgd_of_batches(self, steps: int, total: Array) -> None:
-        """Take steps of DP-SGD of a batch each: compiled for dense rows and losses of the package, else in numpy."""
-        from dpconvex.solvers.sgd_loops import draw_sgd_batches, run_batch_sgd_loop, sgd_batch_members
+        """Take steps of DP-SGD of a batch each: compiled for dense rows and losses of the
+        package, else in numpy.
+        """
+        from dpconvex.solvers.sgd_loops import (
+            draw_sgd_batches,
+            run_batch_sgd_loop,
+            sgd_batch_members,
+        )
 
-        sizes, swaps = draw_sgd_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
-        chosen, few = sgd_batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        sizes, swaps = draw_sgd_batches(
+            self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
+        )
+        chosen = sgd_batch_members(self.permutation, sizes, swaps)
+        few = block_rows(self.theta.size)
         if self.compiled is not None and not self.sparse and chosen.size:
             ((visited, records),) = self._sgd_records(chosen, chosen.size)
             run_batch_sgd_loop(
-                self.generator, sizes, visited, *records, self.compiled, self.theta,
-                total, self.settings["step_size"], self.alpha, self.std, float(self.size),
-            )  # fmt: skip
+                self.generator,
+                sizes,
+                visited,
+                *records,
+                self.compiled,
+                self.theta,
+                total,
+                self.settings["step_size"],
+                self.alpha,
+                self.std,
+                float(self.size),
+            )
             return
         for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
             gradient = self.std * self.generator.standard_normal(self.theta.size)
@@ -342,12 +445,16 @@ class _NoisySGDRun:
                 block = rows[visited]
                 slopes = self.loss.gradient(targets[visited], block_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
-            self.theta -= self.settings["step_size"] * (gradient / self.size + self.alpha * self.theta)
+            self.theta -= self.settings["step_size"] * (
+                gradient / self.size + self.alpha * self.theta
+            )
             total += self.theta
 
 
 def fast_sgd_generator(noise: NoiseSource) -> np.random.Generator:
-    """Return a fast generator for many millions of normals, seeded by the operating system or a seeded source."""
+    """Return a fast generator for many millions of normals, seeded by the operating system or a
+    seeded source.
+    """
     if not noise.seeded:
         return np.random.Generator(np.random.SFC64())
     words = noise.generator.integers(0, 2**32, size=8, dtype=np.uint32)
@@ -357,14 +464,20 @@ def fast_sgd_generator(noise: NoiseSource) -> np.random.Generator:
 def descend_noisy_sgd(
     objective: StructuredObjective, certificate: Certificate, generator: np.random.Generator
 ) -> Array:
-    """Return the mean of the later iterates of noisy stochastic descent on records that are matrices.
+    """Return the mean of the later iterates of noisy stochastic descent on records that are
+    matrices.
 
-    The part that all records share is public and added to every step as it is: only the records' own parts are sampled,
-    summed and hidden by noise.
+    The part that all records share is public and added to every step as it is: only the records'
+    own parts are sampled, summed and hidden by noise.
     """
-    settings, term = certificate.parameters["sgd"], certificate.noise["gradients"]
-    records, loss, bounds = objective.records, objective.own_loss, certificate.bounds
-    size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
+    settings = certificate.parameters["sgd"]
+    term = certificate.noise["gradients"]
+    records = objective.records
+    loss = objective.own_loss
+    bounds = certificate.bounds
+    size = settings["batch_size"]
+    steps = term.releases
+    step = settings["step_size"]
     averaged = min(steps, max(1, round(settings["average"] * steps)))
     shared = None if records.shared is None else StructuredNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples

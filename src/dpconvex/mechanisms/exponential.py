@@ -1,14 +1,17 @@
 r"""Exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
 
-Every point w of a grid in a ball of radius R around a public or released centre c gets a whole score,
+Every point w of a grid in a ball of radius R around a public or released centre c gets a whole
+score,
 
-    s(w) = -sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 - ||c||^2) / (L R))
+    s(w) = -sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 -
+    ||c||^2) / (L R))
 
-with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability proportional to
-``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole numbers and no floating-point error adds
-to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the
-other half draws from what a smaller ball around it shares with the whole one: for strongly convex objectives the risk
-then shrinks with ``(d / epsilon)^2``.
+with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability
+proportional to ``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole
+numbers and no floating-point error adds to their sensitivity. With ``localise`` half of epsilon
+first releases the minimiser by output perturbation, and the other half draws from what a smaller
+ball around it shares with the whole one: for strongly convex objectives the risk then shrinks with
+``(d / epsilon)^2``.
 """
 
 from __future__ import annotations
@@ -27,7 +30,12 @@ from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbatio
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
@@ -39,36 +47,53 @@ _MOST_POINTS = 201  # along one axis
 _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
-def _exponential_grid_settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
-    """Return radius, points per axis, whether to localise, and the shrinkage of the radius; raise on others."""
+def _exponential_grid_settings(
+    bounds: LinearBounds, stated: Parameters
+) -> tuple[float, int, bool, float]:
+    """Return radius, points per axis, whether to localise, and the shrinkage of the radius;
+    raise on others.
+    """
     if bounds.dimension > _MOST_DIMENSIONS:
         raise ValueError(
-            f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a grid has exponentially "
-            f"many points. Got {bounds.dimension} instead. Use 'objective' or 'output'."
+            f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a "
+            f"grid has exponentially many points. Got {bounds.dimension} instead. Use 'objective' "
+            "or 'output'."
         )
     check_mechanism_slope(bounds, _OWNER)
     if bounds.n_samples > _LIMIT:
-        raise ValueError(f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead.")
+        raise ValueError(
+            f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead."
+        )
     allowed = "a finite number above 0"
     radius = check_number("radius", _OWNER, stated["radius"], allowed, 0, 1e50, low_open=True)
     points = check_count("points", _OWNER, stated["points"], 2, _MOST_POINTS)
-    shrinkage = check_number("shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True)
+    shrinkage = check_number(
+        "shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True
+    )
     if not isinstance(stated["localise"], bool):
-        raise TypeError(f"The 'localise' parameter of {_OWNER} must be True or False. Got something else instead.")
+        raise TypeError(
+            f"The 'localise' parameter of {_OWNER} must be True or False. Got something else "
+            "instead."
+        )
     if stated["localise"] and not bounds.alpha > 0:
         raise ValueError(
-            f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser is released first, "
-            "which needs strong convexity. Give alpha, or localise=False."
+            f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser "
+            "is released first, which needs strong convexity. Give alpha, or localise=False."
         )
     return radius, points, stated["localise"], shrinkage
 
 
 @certificates.calibrates("exponential")
-def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
-    """Derive the budgets of the draw and, where it is localised, the noise of the point it is localised around."""
+def calibrate_exponential(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
+    """Derive the budgets of the draw and, where it is localised, the noise of the point it is
+    localised around.
+    """
     if not isinstance(guarantee, PureDP):
         raise ValueError(
-            f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or another mechanism."
+            f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or "
+            "another mechanism."
         )
     _, _, localise, _ = _exponential_grid_settings(bounds, parameters["grid"])
     if not localise:
@@ -81,28 +106,46 @@ def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters
 @certificates.proves("exponential")
 def prove_exponential(certificate: Certificate) -> CertificateProof:
     """Add what the draw costs to what the released centre costs."""
-    bounds, stated = certificate.bounds, certificate.parameters
+    bounds = certificate.bounds
+    stated = certificate.parameters
     certificate.check_bounds(LinearBounds)
     _, _, localise, _ = _exponential_grid_settings(bounds, stated["grid"])
-    draw = check_number("draw_epsilon", _OWNER, stated["draw_epsilon"], "a number above 0", 0, math.inf, low_open=True)
-    relation, spent = bounds.neighbors.replace("_", "-"), draw
+    draw = check_number(
+        "draw_epsilon",
+        _OWNER,
+        stated["draw_epsilon"],
+        "a number above 0",
+        0,
+        math.inf,
+        low_open=True,
+    )
+    relation = bounds.neighbors.replace("_", "-")
+    spent = draw
     if localise:
         certificate.check_terms("release")
         tolerance = certificate.check_tolerance()
-        moved, stated_tolerance = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
-        term = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance)
+        moved = bounds.minimiser_sensitivity(tolerance)
+        stated_tolerance = certificate.solver_tolerance
+        term = certificate.term(
+            "release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance
+        )
         if term.distribution != "l2-laplace":
-            raise certificates.CertificateError("The certificate's centre is not released with l2-Laplace noise.")
+            raise certificates.CertificateError(
+                "The certificate's centre is not released with l2-Laplace noise."
+            )
         spent += certificates.compose_certified_pure([term]).epsilon_bound
     else:
         certificate.check_terms()
     where = "around a released minimiser" if localise else "around 0"
-    return CertificateProof(PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}")
+    return CertificateProof(
+        PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}"
+    )
 
 
 @dataclass(frozen=True)
 class ExponentialMechanism(PrivateMechanism):
-    r"""Draw coefficients from a public grid in proportion to ``exp(epsilon score / spread)``; up to three of them.
+    r"""Draw coefficients from a public grid in proportion to ``exp(epsilon score / spread)``; up to
+    three of them.
 
     Parameters
     ----------
@@ -111,16 +154,16 @@ class ExponentialMechanism(PrivateMechanism):
     points : int, default=41
         Points of the grid along one axis, at most 201.
     localise : bool, default=False
-        Whether half of epsilon releases the minimiser first and the grid covers what lies within R and within
-        ``shrinkage * sensitivity * d / epsilon`` of it (needs alpha above 0).
+        Whether half of epsilon releases the minimiser first and the grid covers what lies within R
+        and within ``shrinkage * sensitivity * d / epsilon`` of it (needs alpha above 0).
     shrinkage : float, default=4.0
-        See above, with the first half's epsilon: noise of that law is longer with a probability below
-        ``d exp(-shrinkage)``.
+        See above, with the first half's epsilon: noise of that law is longer with a probability
+        below ``d exp(-shrinkage)``.
 
     Notes
     -----
-    Privacy: pure epsilon-DP under replace-one or add-or-remove-one, drawn exactly. Public: bounds, loss, alpha, number
-    of rows (nominal under add-or-remove-one), and the parameters above.
+    Privacy: pure epsilon-DP under replace-one or add-or-remove-one, drawn exactly. Public: bounds,
+    loss, alpha, number of rows (nominal under add-or-remove-one), and the parameters above.
 
     Examples
     --------
@@ -138,15 +181,29 @@ class ExponentialMechanism(PrivateMechanism):
     name: ClassVar[str] = "exponential"
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        grid = {"radius": self.radius, "points": self.points, "localise": self.localise, "shrinkage": self.shrinkage}
+        grid = {
+            "radius": self.radius,
+            "points": self.points,
+            "localise": self.localise,
+            "shrinkage": self.shrinkage,
+        }
         _exponential_grid_settings(bounds, grid)
         parameters.setdefault("grid", grid)
         return parameters
 
-    def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+    ) -> Array:
         bounds = certificate.bounds
-        radius, points, localise, shrinkage = _exponential_grid_settings(bounds, certificate.parameters["grid"])
-        centre, limit = np.zeros(bounds.dimension), radius
+        radius, points, localise, shrinkage = _exponential_grid_settings(
+            bounds, certificate.parameters["grid"]
+        )
+        centre = np.zeros(bounds.dimension)
+        limit = radius
         if localise:
             centre = PerturbedMinimiser(objective, certificate, noise).release()
             longest = radius * (1 - 1e-12)  # a product may round up
@@ -162,7 +219,9 @@ class ExponentialMechanism(PrivateMechanism):
 
 def _exponential_unit_grid(dimension: int, points: int) -> Array:
     """Return the points of a grid in the ball of radius 1; its middle is always one of them."""
-    grid = np.stack(np.meshgrid(*[np.linspace(-1.0, 1.0, points)] * dimension, indexing="ij"), axis=-1)
+    grid = np.stack(
+        np.meshgrid(*[np.linspace(-1.0, 1.0, points)] * dimension, indexing="ij"), axis=-1
+    )
     grid = grid.reshape(-1, dimension)
     lengths = np.linalg.norm(grid, axis=1)
     return np.vstack([np.zeros((1, dimension)), grid[(lengths > 0) & (lengths <= 1.0)]])

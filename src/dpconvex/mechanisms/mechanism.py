@@ -29,42 +29,63 @@ class Mechanism(Protocol):
         """The name under which the mechanism's calibration is registered."""
 
     def certify(
-        self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
+        self,
+        bounds: Any,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
+        seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate; sees no data."""
 
     def release(
-        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Seed | NoiseSource = None,
+        record: Facts | None = None,
     ) -> Array:
-        """Run the mechanism: return private coefficients of ``objective`` with the certificate's noise.
+        """Run the mechanism: return private coefficients of ``objective`` with the certificate's
+        noise.
 
-        ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy; ``record``
-        takes what is released on the way.
+        ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's
+        entropy; ``record`` takes what is released on the way.
 
-        Privacy: a seed or generator is for tests. Whoever knows it can undo the noise, whatever the certificate says of
-        the sampler, unless it was issued with ``seeded=True``. Leave ``rng`` out for a private release.
+        Privacy: a seed or generator is for tests. Whoever knows it can undo the noise, whatever the
+        certificate says of the sampler, unless it was issued with ``seeded=True``. Leave ``rng``
+        out for a private release.
         """
 
 
 class PrivateMechanism:
-    """A mechanism of the package: certificate from public facts, objective checked against it, run."""
+    """A mechanism of the package: certificate from public facts, objective checked against it,
+    run.
+    """
 
     name: ClassVar[str]
     takes_rows: ClassVar[bool] = False
 
     def certify(
-        self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
+        self,
+        bounds: Any,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
+        seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts."""
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
         return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
 
     def release(
-        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Seed | NoiseSource = None,
+        record: Facts | None = None,
     ) -> Array:
         """Return private coefficients; see :meth:`Mechanism.release`.
 
-        A descent also takes, in place of an objective, the rows alone: a list of them with each of their targets.
+        A descent also takes, in place of an objective, the rows alone: a list of them with each of
+        their targets.
         """
         if not (self.takes_rows and isinstance(objective, list)):
             check_minimised_objective(objective, certificate)
@@ -75,8 +96,12 @@ class PrivateMechanism:
         """Return the parameters of a run, with those that this mechanism chooses."""
         return parameters
 
-    def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
-        """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
+        """Return coefficients to which the certificate's noise was added; ``record`` takes what
+        else was released.
+        """
         raise NotImplementedError
 
 
@@ -91,7 +116,9 @@ def check_mechanism_slope(bounds: Bounds, owner: str) -> None:
 
 def is_pure(guarantee: Guarantee) -> TypeGuard[PureDP | ApproxDP]:
     """Return whether a guarantee has no delta and is not Gaussian: noise is then l2-Laplace."""
-    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0)
+    return isinstance(guarantee, PureDP) or (
+        isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0
+    )
 
 
 def loss_name(bounds: Any) -> str:
@@ -100,16 +127,20 @@ def loss_name(bounds: Any) -> str:
 
 
 def check_mechanism_records(bounds: Bounds, owner: str) -> None:
-    """Raise where several records change at once: a person's rows would be in several batches or phases."""
+    """Raise where several records change at once: a person's rows would be in several batches or
+    phases.
+    """
     if bounds.rows_per_person > 1:
         raise ValueError(
-            f"{owner} needs rows_per_person=1, because a person's rows would be in several batches or phases. "
-            f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
-            "'objective' or 'output'."
+            f"{owner} needs rows_per_person=1, because a person's rows would be in several "
+            f"batches or phases. Got {bounds.rows_per_person} instead. Give groups with "
+            "person_weight='equal', or use 'gradient', 'objective' or 'output'."
         )
 
 
-def average_mechanism_iterates(take_step: Callable[[Array], Array], theta: Array, steps: int, averaged: int) -> Array:
+def average_mechanism_iterates(
+    take_step: Callable[[Array], Array], theta: Array, steps: int, averaged: int
+) -> Array:
     """Return the mean of the last ``averaged`` iterates of a descent from ``theta``."""
     total = np.zeros_like(theta)
     for step in range(steps):
@@ -123,7 +154,8 @@ def average_mechanism_iterates(take_step: Callable[[Array], Array], theta: Array
 class MechanismPlan:
     """Everything decided from public facts alone, before the ledger is charged.
 
-    Records that are matrices have no ``row_map``. Targets are mapped to ``(y - target_shift) * target_scale``.
+    Records that are matrices have no ``row_map``. Targets are mapped to
+    ``(y - target_shift) * target_scale``.
     """
 
     mechanism: Mechanism
@@ -138,7 +170,9 @@ SCIPY_METHODS = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-c
 
 
 def check_mechanism_solver(solver: object, owner: str) -> None:
-    """Raise unless a mechanism can run this solver, which is public; what the solver does is not."""
+    """Raise unless a mechanism can run this solver, which is public; what the solver does is
+    not.
+    """
     if isinstance(solver, str):
         if solver.lower() in (name.lower() for name in SCIPY_METHODS):
             return
@@ -146,6 +180,6 @@ def check_mechanism_solver(solver: object, owner: str) -> None:
         return
     got = repr(solver) if isinstance(solver, str) else type(solver).__name__
     raise ValueError(
-        f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, tolerance), a "
-        f"callable of these, or one of {list(SCIPY_METHODS)}. Got {got} instead."
+        f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, "
+        f"tolerance), a callable of these, or one of {list(SCIPY_METHODS)}. Got {got} instead."
     )

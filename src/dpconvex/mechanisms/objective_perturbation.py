@@ -1,7 +1,7 @@
 r"""Objective perturbation: noise enters before solving.
 
-Draw ``b``, minimise ``F(theta) + <b, theta> / n`` to a certified gradient norm, and release the point
-with a little noise that pays for the distance to the exact minimiser.
+Draw ``b``, minimise ``F(theta) + <b, theta> / n`` to a certified gradient norm, and release the
+point with a little noise that pays for the distance to the exact minimiser.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, loss_name
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    check_mechanism_slope,
+    check_mechanism_solver,
+    loss_name,
+)
 from dpconvex.objectives.objective import ExtendedObjective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
@@ -20,9 +25,20 @@ from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
-from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, compose_guarantee, guarantee_per_problem
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    compose_guarantee,
+    guarantee_per_problem,
+)
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.types import Array
 
@@ -34,7 +50,9 @@ RELEASE_SHARE = 0.01
 
 
 def check_perturbable_objective(bounds: Bounds) -> None:
-    """Raise unless objective perturbation's proof applies: a smooth loss and a penalty on every coordinate."""
+    """Raise unless objective perturbation's proof applies: a smooth loss and a penalty on every
+    coordinate.
+    """
     if not math.isfinite(bounds.smoothness):
         loss = loss_name(bounds)
         raise ValueError(
@@ -44,13 +62,14 @@ def check_perturbable_objective(bounds: Bounds) -> None:
     check_mechanism_slope(bounds, "ObjectivePerturbation")
     if isinstance(bounds, RobustBounds) and bounds.cost is not None:
         raise ValueError(
-            "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost they are known only where "
-            "minimisers without noise lie. Use a radius or OutputPerturbation()."
+            "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost "
+            "they are known only where minimisers without noise lie. Use a radius or "
+            "OutputPerturbation()."
         )
     if not bounds.alpha > 0:
         raise ValueError(
-            "ObjectivePerturbation needs alpha above 0: its proof needs strong convexity in every coordinate. "
-            f"Got alpha={bounds.alpha!r} instead."
+            "ObjectivePerturbation needs alpha above 0: its proof needs strong convexity in "
+            f"every coordinate. Got alpha={bounds.alpha!r} instead."
         )
 
 
@@ -60,10 +79,13 @@ def calibrate_objective_perturbation(
 ) -> CertificateCalibration:
     r"""Derive the two noise terms of objective perturbation.
 
-    Several problems on the same data (one class against the rest) share the budget by basic composition.
+    Several problems on the same data (one class against the rest) share the budget by basic
+    composition.
     """
     check_perturbable_objective(bounds)
-    return objective_perturbation_noise(bounds, guarantee_per_problem(guarantee, parameters.get("problems", 1)))
+    return objective_perturbation_noise(
+        bounds, guarantee_per_problem(guarantee, parameters.get("problems", 1))
+    )
 
 
 def objective_perturbation_noise(
@@ -71,19 +93,26 @@ def objective_perturbation_noise(
 ) -> CertificateCalibration:
     r"""Return the noise of the linear term and of the release.
 
-    99 % of the budget goes to ``b``, less the share that is ``search_share`` with before. The other 1 % pays for the
-    solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours' points lie within ``2 t / alpha`` of
-    what the exact minimisers allow.
+    99 % of the budget goes to ``b``, less the share that is ``search_share`` with before. The other
+    1 % pays for the solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours'
+    points lie within ``2 t / alpha`` of what the exact minimisers allow.
     """
     epsilon, delta = perturbation_budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
-    law, scale = "gaussian" if delta else "l2-laplace", bounds.linear_term_scale(epsilon, delta)
+    law = "gaussian" if delta else "l2-laplace"
+    scale = bounds.linear_term_scale(epsilon, delta)
     form, divisor, moved = bounds.linear_term_form
     linear = certificates.CertifiedNoise(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(linear.norm_upper_bound / divisor)
-    short = bounds.linear_term_inexactness(linear.effective_grid, linear.norm_upper_bound, tolerance)
+    short = bounds.linear_term_inexactness(
+        linear.effective_grid, linear.norm_upper_bound, tolerance
+    )
     size = linear.dimension
-    scale = calibrated_release_scale(perturbation_release_budget(guarantee, RELEASE_SHARE, law), short, size)
-    release = certificates.CertifiedNoise(law, scale, short, size, "coefficients", tolerance=tolerance)
+    scale = calibrated_release_scale(
+        perturbation_release_budget(guarantee, RELEASE_SHARE, law), short, size
+    )
+    release = certificates.CertifiedNoise(
+        law, scale, short, size, "coefficients", tolerance=tolerance
+    )
     return CertificateCalibration({"objective": linear, "release": release}, tolerance)
 
 
@@ -107,7 +136,9 @@ def perturbation_release_budget(guarantee: Guarantee, share: float, law: str) ->
 
 @certificates.proves("objective")
 def prove_objective_perturbation(certificate: Certificate) -> CertificateProof:
-    """Add the costs of the linear term, by its theorem, and of the release noise; over all problems."""
+    """Add the costs of the linear term, by its theorem, and of the release noise; over all
+    problems.
+    """
     certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
     check_perturbable_objective(certificate.bounds)
     certificate.check_terms("objective", "release")
@@ -115,17 +146,24 @@ def prove_objective_perturbation(certificate: Certificate) -> CertificateProof:
 
 
 def prove_perturbed_objective(
-    certificate: Certificate, search_share: float = 0.0, counts: Sequence[certificates.CertifiedNoise] = ()
+    certificate: Certificate,
+    search_share: float = 0.0,
+    counts: Sequence[certificates.CertifiedNoise] = (),
 ) -> CertificateProof:
     """Compose the linear term, the release and the counts of a search before them.
 
     With Gaussian noise each gets its share of the claim's epsilon; every share gives a valid bound.
     """
-    bounds, problems, claim = certificate.bounds, certificate.problems, certificate.guarantee
-    tolerance, size = certificate.check_tolerance(), bounds.dimension
+    bounds = certificate.bounds
+    problems = certificate.problems
+    claim = certificate.guarantee
+    tolerance = certificate.check_tolerance()
+    size = bounds.dimension
     form, _, moved = bounds.linear_term_form
     linear = certificate.term("objective", moved, size, form)
-    short = bounds.linear_term_inexactness(linear.effective_grid, linear.norm_upper_bound, tolerance)
+    short = bounds.linear_term_inexactness(
+        linear.effective_grid, linear.norm_upper_bound, tolerance
+    )
     release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
     gaussian = linear.distribution == "gaussian"
     what, family = bounds.linear_term_theorem(gaussian)
@@ -142,7 +180,9 @@ def prove_perturbed_objective(
     delta += certificates.compose_certified_gaussian([release]).delta(RELEASE_SHARE * epsilon)
     if counts:
         delta += certificates.compose_certified_gaussian(counts).delta(search_share * epsilon)
-    return CertificateProof(compose_guarantee(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
+    return CertificateProof(
+        compose_guarantee(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem
+    )
 
 
 @dataclass(frozen=True)
@@ -156,9 +196,10 @@ class ObjectivePerturbation(PrivateMechanism):
 
     Notes
     -----
-    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one or
-    add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions, bounds, alpha and the
-    loss. The loss must be convex with bounded slope and curvature, and every coordinate penalised.
+    Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``,
+    under replace-one or add-or-remove-one. Public: the number of rows (nominal under
+    add-or-remove-one), dimensions, bounds, alpha and the loss. The loss must be convex with bounded
+    slope and curvature, and every coordinate penalised.
 
     Examples
     --------
@@ -177,10 +218,18 @@ class ObjectivePerturbation(PrivateMechanism):
         check_mechanism_solver(self.solver, type(self).__name__)
         return parameters
 
-    def _run(self, objective: ExtendedObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self,
+        objective: ExtendedObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+    ) -> Array:
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         self._measure_pairs(minimiser, certificate, record)
         return minimiser.release(self.solver)
 
-    def _measure_pairs(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
+    def _measure_pairs(
+        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
+    ) -> None:
         """Bring rows to the certificate's units, where they are not in them."""

@@ -1,8 +1,9 @@
 r"""Output perturbation: noise enters after solving.
 
-Minimise ``F`` with any solver, certify the point it returns, and release the point plus noise that hides the
-sensitivity of the minimiser. Kinked losses are minimised through their Moreau envelope, which has the loss's own
-Lipschitz constant: the envelope's objective is the one whose minimiser is released, so its sensitivity is exact.
+Minimise ``F`` with any solver, certify the point it returns, and release the point plus noise that
+hides the sensitivity of the minimiser. Kinked losses are minimised through their Moreau envelope,
+which has the loss's own Lipschitz constant: the envelope's objective is the one whose minimiser is
+released, so its sensitivity is exact.
 """
 
 from __future__ import annotations
@@ -16,13 +17,23 @@ import numpy as np
 from dpconvex.checks import check_number, parameter_error
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope, check_mechanism_solver, is_pure
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    check_mechanism_slope,
+    check_mechanism_solver,
+    is_pure,
+)
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import Certificate, CertificateCalibration, CertificateProof, Parameters
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -40,19 +51,22 @@ def check_output_perturbable(bounds: Bounds) -> None:
     check_mechanism_slope(bounds, "OutputPerturbation")
     if not bounds.alpha > 0:
         raise ValueError(
-            "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
-            f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
-            "dpconvex.planning.linear_preset for an objective that is only convex."
+            "OutputPerturbation needs alpha above 0: without strong convexity one record can "
+            f"move the minimiser anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or "
+            "take it from dpconvex.planning.linear_preset for an objective that is only convex."
         )
 
 
 def _output_solver_tolerance(bounds: Bounds, gap: float | None = None) -> float:
-    """Return the gradient norm that float64 certifies; for a kinked loss, on its Moreau envelope for this gap."""
+    """Return the gradient norm that float64 certifies; for a kinked loss, on its Moreau envelope
+    for this gap.
+    """
     if math.isfinite(bounds.smoothness):
         return bounds.solver_tolerance()
     if not isinstance(bounds, LinearBounds):
         raise ValueError(
-            f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by convolution first."
+            f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by "
+            "convolution first."
         )
     if gap is None:
         return bounds.envelope_tolerance(bounds.envelope_smoothness())
@@ -66,7 +80,9 @@ def _check_output_gap(bounds: Bounds, gap: object) -> float:
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
     least = _smallest_output_gap(bounds)
     if gap < least:
-        allowed = f"at least {least:.3g} here: less cannot be certified in float64 for every data set"
+        allowed = (
+            f"at least {least:.3g} here: less cannot be certified in float64 for every data set"
+        )
         raise parameter_error("gap", "OutputPerturbation", allowed, repr(gap))
     return gap
 
@@ -81,8 +97,8 @@ def _check_output_radius(radius: object) -> None:
 def _smallest_output_gap(bounds: Bounds) -> float:
     """Return a gap that float64 can certify whatever the data, from public facts.
 
-    A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
-    must exceed what can be resolved at that curvature.
+    A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of
+    ``sqrt(alpha g / 2)``, which must exceed what can be resolved at that curvature.
     """
     gap = 1e-14 * bounds.lipschitz
     for _ in range(400):
@@ -98,9 +114,9 @@ def calibrate_output_perturbation(
 ) -> CertificateCalibration:
     r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
 
-    Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
-    epsilon: l2-Laplace of scale ``sensitivity / epsilon``. Each of k problems on the same data (one class against
-    the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
+    Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that
+    implies it; pure epsilon: l2-Laplace of scale ``sensitivity / epsilon``. Each of k problems on
+    the same data (one class against the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
     check_output_perturbable(bounds)
     gap = parameters.get(GAP)
@@ -111,20 +127,28 @@ def calibrate_output_perturbation(
         gap = _check_output_gap(bounds, gap)
         tolerance = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
         sensitivity = bounds.minimiser_sensitivity(gap=gap)
-    dimension, problems = bounds.dimension, parameters.get("problems", 1)
+    dimension = bounds.dimension
+    problems = parameters.get("problems", 1)
     if is_pure(guarantee):
-        law, budget = "l2-laplace", guarantee.epsilon_bound / problems
+        law = "l2-laplace"
+        budget = guarantee.epsilon_bound / problems
     else:
-        law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
+        law = "gaussian"
+        budget = guarantee.as_gaussian().mu / math.sqrt(problems)
     scale = calibrated_release_scale(budget, sensitivity, dimension)
-    release = certificates.CertifiedNoise(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
+    release = certificates.CertifiedNoise(
+        law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance
+    )
     return CertificateCalibration({"release": release}, tolerance)
 
 
 @certificates.proves("output")
 def prove_output_perturbation(certificate: Certificate) -> CertificateProof:
-    """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
-    bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
+    """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes
+    it.
+    """
+    bounds = certificate.bounds
+    gap = certificate.parameters.get(GAP)
     certificate.check_bounds(Bounds, several=True)
     check_output_perturbable(bounds)
     certificate.check_terms("release")
@@ -137,12 +161,16 @@ def prove_output_perturbation(certificate: Certificate) -> CertificateProof:
     elif not math.isfinite(bounds.smoothness):
         solved = "certified gradient norm on a Moreau envelope"
     _check_output_radius(certificate.parameters.get(RADIUS))
-    moved, stated = bounds.minimiser_sensitivity(tolerance), certificate.solver_tolerance
+    moved = bounds.minimiser_sensitivity(tolerance)
+    stated = certificate.solver_tolerance
     release = certificate.term("release", moved, bounds.dimension, "coefficients", tolerance=stated)
     gaussian = release.distribution == "gaussian"
-    total = certificates.compose_certified_gaussian if gaussian else certificates.compose_certified_pure
+    total = (
+        certificates.compose_certified_gaussian if gaussian else certificates.compose_certified_pure
+    )
     proven = total([release])
-    law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
+    law = "Gaussian" if gaussian else "l2-Laplace"
+    relation = bounds.relation.replace("_", "-")
     theorem = f"{law} output perturbation, {relation}, {solved}"
     return CertificateProof(compose_guarantee(proven, certificate.problems), theorem)
 
@@ -154,25 +182,29 @@ class OutputPerturbation(PrivateMechanism):
     Parameters
     ----------
     solver : Solver, str or callable, optional
-        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
-        the name of a method of ``scipy.optimize.minimize``. Its answer is certified at the point returned and
-        polished where it stopped short. By default Newton's method up to about 500 coefficients and L-BFGS beyond.
+        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that
+        returns a point, or the name of a method of ``scipy.optimize.minimize``. Its answer is
+        certified at the point returned and polished where it stopped short. By default Newton's
+        method up to about 500 coefficients and L-BFGS beyond.
     gap : float, optional
-        Public accuracy ``F(theta) - min F`` to stop at, for solvers that are slow to finish, such as subgradient
-        methods: ``2 sqrt(2 gap / alpha)`` is added to the sensitivity, and a kinked loss is solved as it is. By
-        default gradients are made so small that they cost no noise worth mentioning.
+        Public accuracy ``F(theta) - min F`` to stop at, for solvers that are slow to finish, such
+        as subgradient methods: ``2 sqrt(2 gap / alpha)`` is added to the sensitivity, and a kinked
+        loss is solved as it is. By default gradients are made so small that they cost no noise
+        worth mentioning.
     radius : float, optional
         Public bound on the norm of the coefficients; what is released is projected on it.
 
     Notes
     -----
-    Privacy: Gaussian DP and (epsilon, delta)-DP with exact Gaussian noise, pure epsilon-DP with l2-Laplace noise,
-    under replace-one or add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions,
-    bounds, alpha, the loss, gap and radius. The loss must be convex with bounded slope; kinks are fine. What a
-    solver does, errors included, depends on private data: an error is caught and the default solver takes over, so
-    try your own solver on public data with :class:`dpconvex.solvers.BlackBox` first. Targets that no admissible
-    prediction can come near are clamped to a public limit, which keeps the sums exact enough to certify the minimiser.
-    A clamped record has another loss of the same slope and curvature, so the proof holds for it as well.
+    Privacy: Gaussian DP and (epsilon, delta)-DP with exact Gaussian noise, pure epsilon-DP with
+    l2-Laplace noise, under replace-one or add-or-remove-one. Public: the number of rows (nominal
+    under add-or-remove-one), dimensions, bounds, alpha, the loss, gap and radius. The loss must be
+    convex with bounded slope; kinks are fine. What a solver does, errors included, depends on
+    private data: an error is caught and the default solver takes over, so try your own solver on
+    public data with :class:`dpconvex.solvers.BlackBox` first. Targets that no admissible prediction
+    can come near are clamped to a public limit, which keeps the sums exact enough to certify the
+    minimiser. A clamped record has another loss of the same slope and curvature, so the proof holds
+    for it as well.
 
     Examples
     --------
@@ -198,12 +230,15 @@ class OutputPerturbation(PrivateMechanism):
             parameters[RADIUS] = float(self.radius)
         if not math.isfinite(bounds.smoothness) and piecewise_linear_shape(bounds.loss) is None:
             raise TypeError(
-                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(bounds.loss).__name__} is "
-                "neither. Write it as KinkedLoss(knots, slopes), or declare its smoothness."
+                "OutputPerturbation needs a smooth or piecewise-linear loss, but "
+                f"{type(bounds.loss).__name__} is neither. Write it as KinkedLoss(knots, slopes), "
+                "or declare its smoothness."
             )
         return parameters
 
-    def _run(self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
+    def _run(
+        self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         released = minimiser.release(self.solver, GAP in certificate.parameters)
         radius = certificate.parameters.get(RADIUS)

@@ -1,8 +1,9 @@
 """Model files: fitted estimators as JSON that is safe to load from strangers.
 
-A file holds public things only: the class by name, its parameters, what was released, and the certificate. Loading
-checks every field, builds the estimator from its parameters, verifies the certificate and refuses a file whose parts do
-not agree. It proves consistency, not origin: it is not a signature.
+A file holds public things only: the class by name, its parameters, what was released, and the
+certificate. Loading checks every field, builds the estimator from its parameters, verifies the
+certificate and refuses a file whose parts do not agree. It proves consistency, not origin: it is
+not a signature.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_file import parse_schema, schema_to_dict
-from dpconvex.inputs.settings import Classifier, Fitted, Label, classifies, fitted_names, resolve_kernel_setting
+from dpconvex.inputs.settings import (
+    Classifier,
+    Fitted,
+    Label,
+    classifies,
+    fitted_names,
+    resolve_kernel_setting,
+)
 from dpconvex.mechanisms.gradient_descent import stated_farthest
 from dpconvex.privacy.bounds.linear import LinearRecord
 from dpconvex.privacy.certificate import Certificate, CertificateError, refuse_malformed_certificate
@@ -37,22 +45,36 @@ from dpconvex.privacy.noise import SAMPLERS
 from dpconvex.types import Array
 from dpconvex.version import __version__
 
-FORMAT, INTERVALS = "dpconvex-model-1", "dpconvex-intervals-1"
+FORMAT = "dpconvex-model-1"
+INTERVALS = "dpconvex-intervals-1"
 LARGEST_FILE = 64 * 2**20
-# Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of them are needed.
+# Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of
+# them are needed.
 _MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**17}
-_SURROGATES, _LONE_SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
-# Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
-# is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
+# Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what
+# matters. A kernel is missing only where none was used. A loss is never missing: nobody could
+# compare it with the certificate's.
 OMITTABLE = ("kernel", "mechanism")
 # Mechanisms that weight rows which others shorten for want of feature bounds.
 _WEIGHTED = ("gradient", "plain-gradient")
 # Errors that wrong values raise while an estimator or certificate is rebuilt from them.
-REBUILDING = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-# By name, like plug-ins: this package is below those of estimators and intervals and does not know them.
-_ESTIMATORS, _INTERVALS_BY = "dpconvex.estimators", "dpconvex.intervals"
+REBUILDING = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+# By name, like plug-ins: this package is below those of estimators and intervals and does not know
+# them.
+_ESTIMATORS = "dpconvex.estimators"
+_INTERVALS_BY = "dpconvex.intervals"
 
 Content = Mapping[str, Any]  # of a file: JSON
 
@@ -81,23 +103,28 @@ def _estimator_named(name: str) -> type[Fitted]:
 # Writing
 
 
-def save_model(estimator: Any, path: str | os.PathLike[str], *, schema: PublicTable | Schema | None = None) -> None:
+def save_model(
+    estimator: Any, path: str | os.PathLike[str], *, schema: PublicTable | Schema | None = None
+) -> None:
     """Write a fitted estimator to a JSON file.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted; its ledger and random_state are not saved. Or :class:`~dpconvex.intervals.DPConformal`, or a pipeline of
-        a :class:`PublicTable` and one of them.
+        Fitted; its ledger and random_state are not saved. Or
+        :class:`~dpconvex.intervals.DPConformal`, or a pipeline of a :class:`PublicTable` and one of
+        them.
     path : str or path-like
-        Replaced at once when the file is complete, so a crash leaves no half of it. A link is an error.
+        Replaced at once when the file is complete, so a crash leaves no half of it. A link is an
+        error.
     schema : PublicTable or Schema, optional
-        How tables are read for this model; by default that of the pipeline, or the one the model was loaded with.
+        How tables are read for this model; by default that of the pipeline, or the one the model
+        was loaded with.
 
     Notes
     -----
-    Privacy: everything that is written is public or covered by the model's certificate. Parameters that are objects of
-    the user's own classes are left out, and listed as omitted.
+    Privacy: everything that is written is public or covered by the model's certificate. Parameters
+    that are objects of the user's own classes are left out, and listed as omitted.
 
     Examples
     --------
@@ -133,13 +160,17 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     name = type(estimator).__name__
     intervals = name == "DPConformal"
     # One of ours, not of a class derived from one.
-    if not intervals and not (name in known_estimators() and _estimator_named(name) is type(estimator)):
+    if not intervals and not (
+        name in known_estimators() and _estimator_named(name) is type(estimator)
+    ):
         raise ModelFileError(
-            f"The 'estimator' parameter of save_model must be one of {sorted([*known_estimators(), 'DPConformal'])}. "
-            f"Got {name} instead."
+            "The 'estimator' parameter of save_model must be one of "
+            f"{sorted([*known_estimators(), 'DPConformal'])}. Got {name} instead."
         )
     if "certificate_" not in vars(estimator):
-        raise ModelFileError(f"This {name} is not fitted: there is nothing to save. Call fit first.")
+        raise ModelFileError(
+            f"This {name} is not fitted: there is nothing to save. Call fit first."
+        )
     try:
         content = _model_content(estimator.estimator_ if intervals else estimator, schema)
         if intervals:
@@ -166,17 +197,24 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
             parameters[key] = plain
         except (TypeError, ValueError):
             omitted.append(key)
-    names, classes = fitted_names(estimator), estimator.classes_ if classifies(estimator) else None
+    names = fitted_names(estimator)
+    classes = estimator.classes_ if classifies(estimator) else None
     return {
-        "format": FORMAT, "version": __version__, "estimator": type(estimator).__name__, "parameters": parameters,
-        "omitted": omitted, "n_features": int(estimator.n_features_in_),
+        "format": FORMAT,
+        "version": __version__,
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "omitted": omitted,
+        "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
         "product_names": _plain_model_data(vars(estimator).get("product_names_")),
         "columns": None if schema is None else schema_to_dict(schema),
         "coef": _plain_model_data(np.asarray(estimator.coef_)),
-        "intercept": _plain_model_data(np.asarray(estimator.intercept_)), "classes": _plain_model_data(classes),
-        "released": _plain_model_data(estimator.released_), "certificate": json.loads(estimator.certificate_.to_json()),
-    }  # fmt: skip
+        "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
+        "classes": _plain_model_data(classes),
+        "released": _plain_model_data(estimator.released_),
+        "certificate": json.loads(estimator.certificate_.to_json()),
+    }
 
 
 def _plain_model_data(value: object) -> object:
@@ -201,10 +239,12 @@ def _plain_model_data(value: object) -> object:
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Return the fitted estimator that a file written by :func:`save_model` holds, ready to predict.
+    """Return the fitted estimator that a file written by :func:`save_model` holds, ready to
+    predict.
 
-    The file at ``path`` may come from a stranger: nothing in it is executed. Its certificate is verified and follows
-    from its parameters; a ModelFileError says that the file is malformed or that its parts do not agree.
+    The file at ``path`` may come from a stranger: nothing in it is executed. Its certificate is
+    verified and follows from its parameters; a ModelFileError says that the file is malformed or
+    that its parts do not agree.
     """
     return read_model(path).estimator
 
@@ -221,11 +261,16 @@ def read_model_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def model_json_object(raw: bytes) -> dict[str, Any]:
-    """Return the object in strict JSON: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
+    """Return the object in strict JSON: no NaN, no repeated keys, at most 64 MiB and 4 million
+    numbers.
+    """
     _check_model_size(raw)
     try:
         data = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_finite_float, parse_float=_finite_float
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=_finite_float,
+            parse_float=_finite_float,
         )
     except ModelFileError:
         raise
@@ -265,7 +310,11 @@ def _finite_float(text: str) -> float:
 
 
 def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value) and len(set(value)) == len(value)
+    return (
+        isinstance(value, list)
+        and all(isinstance(item, str) for item in value)
+        and len(set(value)) == len(value)
+    )
 
 
 def _is(*kinds: type) -> Callable[[Any], bool]:
@@ -277,22 +326,36 @@ _NONE = type(None)
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "format": (lambda value: value == FORMAT, repr(FORMAT)),
     "version": (
-        lambda value: isinstance(value, str) and re.fullmatch(r"[0-9a-z.+!-]{0,64}", value) is not None,
+        lambda value: (
+            isinstance(value, str) and re.fullmatch(r"[0-9a-z.+!-]{0,64}", value) is not None
+        ),
         "that of a release, like '0.1.0'",
     ),
     "estimator": (lambda value: value in known_estimators(), "one of the estimators of dpconvex"),
     "parameters": (_is(dict), "an object"),
-    "omitted": (lambda value: _is_names(value) and set(value) <= set(OMITTABLE), f"names among {list(OMITTABLE)}"),
+    "omitted": (
+        lambda value: _is_names(value) and set(value) <= set(OMITTABLE),
+        f"names among {list(OMITTABLE)}",
+    ),
     "n_features": (
         lambda value: type(value) is int and 1 <= value <= MOST_FEATURES,
         f"an integer from 1 to {MOST_FEATURES:,}",
     ),
-    "feature_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
-    "product_names": (lambda value: value is None or _is_names(value), "null or a list of different strings"),
-    "columns": (_is(dict, _NONE), "null or an object"), "coef": (_is(list), "a list"),
-    "intercept": (_is(int, float, list), "a number or a list"), "classes": (_is(list, _NONE), "null or a list"),
-    "released": (_is(dict), "an object"), "certificate": (_is(dict), "an object"),
-}  # fmt: skip
+    "feature_names": (
+        lambda value: value is None or _is_names(value),
+        "null or a list of different strings",
+    ),
+    "product_names": (
+        lambda value: value is None or _is_names(value),
+        "null or a list of different strings",
+    ),
+    "columns": (_is(dict, _NONE), "null or an object"),
+    "coef": (_is(list), "a list"),
+    "intercept": (_is(int, float, list), "a number or a list"),
+    "classes": (_is(list, _NONE), "null or a list"),
+    "released": (_is(dict), "an object"),
+    "certificate": (_is(dict), "an object"),
+}
 
 
 def _require_of_model_file(holds: object, sentence: str) -> None:
@@ -322,7 +385,9 @@ def parse_model(data: Content) -> ModelFile:
         if not isinstance(inner, dict):
             raise ModelFileError("A file of intervals must hold the 'model' that they are around.")
         model = _parse_model(inner)
-        return ModelFile(import_module(_INTERVALS_BY).rebuild_intervals(data, model.estimator), model.schema)
+        return ModelFile(
+            import_module(_INTERVALS_BY).rebuild_intervals(data, model.estimator), model.schema
+        )
 
 
 def parse_certificate_file(data: Content) -> Certificate:
@@ -346,16 +411,23 @@ def _parse_model(data: Content) -> ModelFile:
     except CertificateError as error:
         raise ModelFileError(f"The model's certificate is not valid. {error}") from error
     model = _rebuild_model_estimator(data)
-    # What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is
-    # verified as stated, whatever this version would choose.
+    # What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own
+    # matter: it is verified as stated, whatever this version would choose.
     with _refusing_model_file("'parameters' do not allow a private fit"):
         pairs = _stated_model_facts(model, certificate, data)
-        wrong = sorted(name for name, (found, value) in pairs.items() if not _same_model_value(found, value))
+        wrong = sorted(
+            name for name, (found, value) in pairs.items() if not _same_model_value(found, value)
+        )
     if wrong:
-        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
-    classes, names, products = data["classes"], data["feature_names"], data["product_names"]
+        raise ModelFileError(
+            f"The model's certificate does not follow from its parameters: check {wrong}."
+        )
+    classes = data["classes"]
+    names = data["feature_names"]
+    products = data["product_names"]
     _require_of_model_file(
-        (classes is not None) == is_classifier(model), "'classes' must be there for classifiers, and only there"
+        (classes is not None) == is_classifier(model),
+        "'classes' must be there for classifiers, and only there",
     )
     if classes is not None:
         _check_model_classes(cast(Classifier, model), certificate, classes)
@@ -374,12 +446,16 @@ def _parse_model(data: Content) -> ModelFile:
         return ModelFile(model)
     with _refusing_model_file("'columns' are malformed"):
         model.schema_ = parse_schema(data["columns"])
-    _require_of_model_file(model.schema_.names == names, "'columns' do not lead to its 'feature_names'")
+    _require_of_model_file(
+        model.schema_.names == names, "'columns' do not lead to its 'feature_names'"
+    )
     return ModelFile(model, model.schema_)
 
 
 def _read_model_coefficients(data: Content) -> tuple[Array, Array]:
-    """Return coefficients and intercept in the shape that the numbers of columns, classes and levels imply."""
+    """Return coefficients and intercept in the shape that the numbers of columns, classes and
+    levels imply.
+    """
     width, classes, names, products = (
         data[name] for name in ("n_features", "classes", "feature_names", "product_names")
     )
@@ -389,12 +465,20 @@ def _read_model_coefficients(data: Content) -> tuple[Array, Array]:
     if isinstance(levels, list):  # several quantiles, or products
         rows = len(levels)
     coef, intercept = (_finite_model_array(name, data[name]) for name in ("coef", "intercept"))
-    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((width,), ()) if rows is None else ((rows, width), (rows,))
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = (
+        ((width,), ()) if rows is None else ((rows, width), (rows,))
+    )
     if data["estimator"] == "DPOrdinalRegression":
         shapes = (width,), (len(classes or ()) - 1,)
-        _require_of_model_file((np.diff(intercept) <= 0).all(), "'intercept' must fall from level to level")
-    _require_of_model_file((coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'")
-    _require_of_model_file(names is None or len(names) == width, "'feature_names' do not match 'n_features'")
+        _require_of_model_file(
+            (np.diff(intercept) <= 0).all(), "'intercept' must fall from level to level"
+        )
+    _require_of_model_file(
+        (coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'"
+    )
+    _require_of_model_file(
+        names is None or len(names) == width, "'feature_names' do not match 'n_features'"
+    )
     table = data["estimator"] == "DPNewsvendor" and intercept.shape == (len(products or ()),)
     _require_of_model_file(products is None or table, "'product_names' do not match its products")
     return coef, intercept
@@ -405,7 +489,9 @@ def _finite_model_array(name: str, value: object) -> Array:
     plain = [value]
     while plain and all(isinstance(item, list) for item in plain):
         plain = [inner for item in plain if isinstance(item, list) for inner in item]
-    _require_of_model_file(all(type(item) in (int, float) for item in plain), f"'{name}' must hold numbers")
+    _require_of_model_file(
+        all(type(item) in (int, float) for item in plain), f"'{name}' must hold numbers"
+    )
     with _refusing_model_file(f"'{name}' must be an array of numbers"):
         array = np.array(cast(ArrayLike, value), dtype=np.float64)
     _require_of_model_file(np.isfinite(array).all(), f"'{name}' must hold finite numbers")
@@ -413,18 +499,24 @@ def _finite_model_array(name: str, value: object) -> Array:
 
 
 def _rebuild_model_estimator(data: Content) -> Fitted:
-    owner, parameters, omitted = data["estimator"], data["parameters"], data["omitted"]
+    owner = data["estimator"]
+    parameters = data["parameters"]
+    omitted = data["omitted"]
     kind = _estimator_named(owner)
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     named = set(parameters) | set(omitted) == allowed and not set(parameters) & set(omitted)
-    _require_of_model_file(named, f"'parameters' and 'omitted' must name the parameters of {owner}, each once")
+    _require_of_model_file(
+        named, f"'parameters' and 'omitted' must name the parameters of {owner}, each once"
+    )
     bounds = parameters.get("feature_bounds")
     by_name = not isinstance(bounds, dict) or list(bounds) == data["feature_names"]
     _require_of_model_file(by_name, "'feature_bounds' do not name its 'feature_names'")
     with _refusing_model_file("'parameters' are malformed"):
         # Bounds may be an object by name of column; another object describes a loss or kernel.
         values = {
-            name: rebuild_description(value) if isinstance(value, dict) and name != "feature_bounds" else value
+            name: rebuild_description(value)
+            if isinstance(value, dict) and name != "feature_bounds"
+            else value
             for name, value in parameters.items()
         }
         if isinstance(values.get("class_weight"), list):
@@ -439,32 +531,53 @@ def _rebuild_model_estimator(data: Content) -> Fitted:
             resolve_kernel_setting(values["kernel"], owner)
         for name in ("fit_intercept", "inference", "label_private"):
             _require_of_model_file(
-                isinstance(values.get(name, True), bool), f"parameter '{name}' must be true or false"
+                isinstance(values.get(name, True), bool),
+                f"parameter '{name}' must be true or false",
             )
         return kind(**values)
 
 
-def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
-    bounds, width = certificate.bounds, data["n_features"]
+def _stated_model_facts(
+    model: Fitted, certificate: Certificate, data: Content
+) -> dict[str, tuple[object, object]]:
+    bounds = certificate.bounds
+    width = data["n_features"]
     settings = model.get_params(deep=False)
     facts = model._public_facts(
-        PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows), width
+        PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows),
+        width,
     )
-    rows_per_person, person_weight = settings.get("rows_per_person", 1), settings.get("person_weight", "equal")
+    rows_per_person = settings.get("rows_per_person", 1)
+    person_weight = settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
     pairs = {
-        "n_features": (bounds.n_features, width), "guarantee": (certificate.guarantee, facts.guarantee),
-        "n_samples": (bounds.n_samples, facts.n_samples), "neighbors": (bounds.neighbors, model.neighbors),
+        "n_features": (bounds.n_features, width),
+        "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples),
+        "neighbors": (bounds.neighbors, model.neighbors),
         "sampler": (model.sampler in SAMPLERS, True),
-        **{name: (certificate.parameters.get(name), value) for name, value in facts.parameters.items()},
-    }  # fmt: skip
+        **{
+            name: (certificate.parameters.get(name), value)
+            for name, value in facts.parameters.items()
+        },
+    }
     # Facts of the certificate that are parameters of the estimator under the same name.
-    given = {name for name, value in settings.items() if value is not None and name not in data["omitted"]}
+    given = {
+        name
+        for name, value in settings.items()
+        if value is not None and name not in data["omitted"]
+    }
     for item in fields(bounds):
         if item.name in given - {"loss", "coef_bound", "row_norm"}:
             pairs[item.name] = (getattr(bounds, item.name), settings[item.name])
-    pairs["rows_per_person"] = ((int, bounds.rows_per_person), (type(rows_per_person), rows_per_person))
-    pairs["person_weight"] = (person_weight == "equal" or (person_weight == "rows" and by_rows), True)
+    pairs["rows_per_person"] = (
+        (int, bounds.rows_per_person),
+        (type(rows_per_person), rows_per_person),
+    )
+    pairs["person_weight"] = (
+        person_weight == "equal" or (person_weight == "rows" and by_rows),
+        True,
+    )
     mechanism = data["parameters"].get("mechanism", "auto")
     if mechanism != "auto":
         named = certificate.mechanism
@@ -479,11 +592,17 @@ def _stated_model_facts(model: Fitted, certificate: Certificate, data: Content) 
         longest = facts.row_map.max_norm
         if certificate.mechanism in _WEIGHTED:
             longest = facts.row_map.weighted(stated_farthest(certificate)).max_norm
-        pairs["max_norm"] = (bounds.max_norm, longest if math.isfinite(longest) else facts.row_map.row_norm)
+        pairs["max_norm"] = (
+            bounds.max_norm,
+            longest if math.isfinite(longest) else facts.row_map.row_norm,
+        )
     pairs.update(model._stated(certificate, facts))
     if "kernel" in data["omitted"]:
         # One of the library's own would stand in the file, and no other can stand in a certificate.
-        pairs["kernel"] = (hasattr(bounds.loss, "kernel") or "gradient" in certificate.parameters, False)
+        pairs["kernel"] = (
+            hasattr(bounds.loss, "kernel") or "gradient" in certificate.parameters,
+            False,
+        )
     return pairs
 
 
@@ -497,41 +616,60 @@ def _same_model_value(found: object, expected: object) -> bool:
     return bool(found == expected)
 
 
-def _check_model_releases(released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]) -> None:
-    """Raise unless what else was released can be used as such: intervals only where a certificate pays for them."""
+def _check_model_releases(
+    released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]
+) -> None:
+    """Raise unless what else was released can be used as such: intervals only where a
+    certificate pays for them.
+    """
     records = released.get("problems", [released])
     listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
     complete = listed and ("problems" not in released or len(records) == shape[0])
     _require_of_model_file(complete, "'released' must have a record of each problem")
     if "problems" in released:
-        records = [{name: value for name, value in released.items() if name != "problems"}, *records]
+        records = [
+            {name: value for name, value in released.items() if name != "problems"},
+            *records,
+        ]
     for record in records:
         for name, value in record.items():
-            # Numbers only: words of a stranger would stand in a report as if they had been released.
-            _require_of_model_file(re.fullmatch("[a-z_]{1,40}", name), "'released' must have names of small letters")
+            # Numbers only: words of a stranger would stand in a report as if they had been
+            # released.
+            _require_of_model_file(
+                re.fullmatch("[a-z_]{1,40}", name), "'released' must have names of small letters"
+            )
             number = _finite_model_array(name, value).ndim == 0
             _require_of_model_file(number or name != "kept_share", "'kept_share' must be a number")
         if "covariance" not in record:
             continue
         paid = certificate.parameters.get("inference") is True
-        _require_of_model_file(paid, "'covariance' is not covered by its certificate, which is without inference")
+        _require_of_model_file(
+            paid, "'covariance' is not covered by its certificate, which is without inference"
+        )
         found = _finite_model_array("covariance", record["covariance"])
         square = found.shape == (shape[1] + 1,) * 2
         symmetric = square and np.allclose(found, found.T, atol=1e-9 * np.abs(found).max())
         _require_of_model_file(
-            symmetric, "'covariance' must be a symmetric matrix of the coefficients and the intercept"
+            symmetric,
+            "'covariance' must be a symmetric matrix of the coefficients and the intercept",
         )
-        _require_of_model_file((np.diag(found) >= 0).all(), "'covariance' must have no variance below 0")
+        _require_of_model_file(
+            (np.diag(found) >= 0).all(), "'covariance' must have no variance below 0"
+        )
 
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
-    owner, ordered = type(model).__name__, model._ordered_classes
-    _require_of_model_file(len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind")
+    owner = type(model).__name__
+    ordered = model._ordered_classes
+    _require_of_model_file(
+        len({type(item) for item in classes}) == 1, "'classes' must be labels of one kind"
+    )
     with _refusing_model_file("'classes' must be different plain labels"):
         found = declared_label_set(classes, owner)
     # Numbers beyond 64 bits are of another kind.
     _require_of_model_file(
-        found is not None and found.dtype.kind in "biufU", "'classes' must be labels that an array holds"
+        found is not None and found.dtype.kind in "biufU",
+        "'classes' must be labels that an array holds",
     )
     given = ordered and model.classes is not None  # levels in an order of their own
     _require_of_model_file(given or classes == sorted(classes), "'classes' must be sorted")

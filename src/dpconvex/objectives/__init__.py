@@ -1,6 +1,10 @@
 """Objectives: data and a loss as a function of theta, always a MEAN over rows."""
 
-from dpconvex.objectives.adversarial import AdversarialObjective, AdversarialResidualObjective, CostlyAdversaryObjective
+from dpconvex.objectives.adversarial import (
+    AdversarialObjective,
+    AdversarialResidualObjective,
+    CostlyAdversaryObjective,
+)
 from dpconvex.objectives.adversary_sets import hull_of
 from dpconvex.objectives.empirical import EmpiricalObjective
 from dpconvex.objectives.objective import OwnObjective
@@ -9,7 +13,17 @@ from dpconvex.objectives.risk_measures import TiltedObjective, TopRankObjective,
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 
 __all__ = [
-    "AdversarialObjective", "AdversarialResidualObjective", "CostlyAdversaryObjective", "EmpiricalObjective",
-    "OwnObjective", "PairwiseObjective", "PartitionedPairwiseObjective", "StructuredObjective", "StructuredRecords",
-    "TiltedObjective", "TopRankObjective", "WorstShareObjective", "hull_of",
-]  # fmt: skip
+    "AdversarialObjective",
+    "AdversarialResidualObjective",
+    "CostlyAdversaryObjective",
+    "EmpiricalObjective",
+    "OwnObjective",
+    "PairwiseObjective",
+    "PartitionedPairwiseObjective",
+    "StructuredObjective",
+    "StructuredRecords",
+    "TiltedObjective",
+    "TopRankObjective",
+    "WorstShareObjective",
+    "hull_of",
+]

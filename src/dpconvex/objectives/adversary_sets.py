@@ -1,15 +1,19 @@
 r"""Sets in which an adversary may move a row, by their smoothed support functions.
 
-An adversary who may add any v of ``radius S`` takes ``radius sup_{v in S} v . c`` from the margin, c the coefficients
-without the intercept. S is symmetric, so that both labels lose alike. Smoothed over a width w:
+An adversary who may add any v of ``radius S`` takes ``radius sup_{v in S} v . c`` from the margin,
+c the coefficients without the intercept. S is symmetric, so that both labels lose alike. Smoothed
+over a width w:
 
 - ``"l2"``: ``sqrt(||c||^2 + w^2) - w``
-- ``"linf"``: ``sum_j sqrt(c_j^2 + w^2) - w``; ``"box"`` with half-widths r_j: ``sum_j r_j (sqrt(c_j^2 + w^2) - w)``
-- ``"hull"`` of the vectors ``+-v_k``: ``w log mean_k cosh(v_k . c / w)``; ``"l1"`` is that of the unit vectors. Any
-  convex set may be given by (an outer polytope of) its extreme points, which :func:`hull_of` finds.
+- ``"linf"``: ``sum_j sqrt(c_j^2 + w^2) - w``; ``"box"`` with half-widths r_j:
+  ``sum_j r_j (sqrt(c_j^2 + w^2) - w)``
+- ``"hull"`` of the vectors ``+-v_k``: ``w log mean_k cosh(v_k . c / w)``; ``"l1"`` is that of the
+  unit vectors. Any convex set may be given by (an outer polytope of) its extreme points, which
+  :func:`hull_of` finds.
 
-All are convex, even, 0 at 0 and at most the support function; gradients are at most ``length`` long and turn by at most
-``curvature / w`` (a hull's Hessian is ``1/w`` times a covariance of its vectors).
+All are convex, even, 0 at 0 and at most the support function; gradients are at most ``length`` long
+and turn by at most ``curvature / w`` (a hull's Hessian is ``1/w`` times a covariance of its
+vectors).
 """
 
 from __future__ import annotations
@@ -31,7 +35,9 @@ def _vertices(norm: str, shape: Shape | None, size: int) -> Array:
 
 
 def adversary_set_length(norm: str, size: int, shape: Shape | None = None) -> float:
-    """Return the largest Euclidean norm of a vector of the set: of its support function's gradients, too."""
+    """Return the largest Euclidean norm of a vector of the set: of its support function's
+    gradients, too.
+    """
     if norm == "linf":
         return math.sqrt(size)
     if norm in ("l2", "l1"):
@@ -43,7 +49,9 @@ def adversary_set_length(norm: str, size: int, shape: Shape | None = None) -> fl
 def smoothed_adversary_support(
     coefficients: Array, norm: str, width: float, shape: Shape | None = None
 ) -> tuple[float, Array, Array]:
-    """Return the smoothed support function of a set at the coefficients, its gradient and its Hessian."""
+    """Return the smoothed support function of a set at the coefficients, its gradient and its
+    Hessian.
+    """
     if norm in ("linf", "box"):
         sizes = np.ones(coefficients.size) if shape is None else np.array(shape, dtype=np.float64)
         root = np.hypot(coefficients, width)
@@ -77,23 +85,30 @@ def exact_adversary_support(
     if norm in ("linf", "box"):
         sizes = [Decimal(1)] * len(squares) if shape is None else [Decimal(r) for r in shape]  # type: ignore[arg-type]
         parts = zip(sizes, squares, strict=True)
-        return sum((size * ((square + width**2).sqrt() - width) for size, square in parts), Decimal(0))
+        return sum(
+            (size * ((square + width**2).sqrt() - width) for size, square in parts), Decimal(0)
+        )
     if norm == "l2":
         return (sum(squares, Decimal(0)) + width**2).sqrt() - width
     vectors = _vertices(norm, shape, len(coefficients)).tolist()
     total = Decimal(0)
     for vector in vectors:
-        end = sum((Decimal(v) * c for v, c in zip(vector, coefficients, strict=True)), Decimal(0)) / width
+        end = (
+            sum((Decimal(v) * c for v, c in zip(vector, coefficients, strict=True)), Decimal(0))
+            / width
+        )
         total += (end.exp() + (-end).exp()) / 2
     return width * (total / len(vectors)).ln()
 
 
 def hull_of(support_point: Callable[[Array], Array], size: int, directions: int = 500) -> Shape:
-    """Return the ``shape`` of an adversary's hull inside a convex set that is given by its support points.
+    """Return the ``shape`` of an adversary's hull inside a convex set that is given by its support
+    points.
 
-    Nothing of the callable has to be trusted: its values at public directions (the axes, and random ones of a fixed
-    seed) are the vectors of the hull, which certificates state. The hull lies inside the set, and fills it as
-    directions become dense: for three columns 500 of them leave some percent, for many columns much more.
+    Nothing of the callable has to be trusted: its values at public directions (the axes, and random
+    ones of a fixed seed) are the vectors of the hull, which certificates state. The hull lies
+    inside the set, and fills it as directions become dense: for three columns 500 of them leave
+    some percent, for many columns much more.
 
     Parameters
     ----------
@@ -113,12 +128,15 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
     5.0
     """
     if not size <= directions <= 1000:
-        raise parameter_error("directions", "hull_of", "between the number of columns and 1000", repr(directions))
+        raise parameter_error(
+            "directions", "hull_of", "between the number of columns and 1000", repr(directions)
+        )
     # Public directions, the same ones always: no noise.
     drawn = np.random.default_rng(0).normal(size=(directions - size, size))
     points = [np.asarray(support_point(c), np.float64) for c in np.vstack([np.eye(size), drawn])]
     if any(point.shape != (size,) or not np.isfinite(point).all() for point in points):
         raise ValueError(
-            f"The 'support_point' parameter of hull_of must return {size} finite numbers. Got something else instead."
+            f"The 'support_point' parameter of hull_of must return {size} finite numbers. Got "
+            "something else instead."
         )
     return tuple(tuple(point.tolist()) for point in points)

@@ -20,8 +20,8 @@ from dpconvex.types import Array
 
 Given = TypeVar("Given")
 
-# Functions that are summed over rows refer to what they need and not to the objective: engines may send them to other
-# machines, where the linear term (often the noise) has no business.
+# Functions that are summed over rows refer to what they need and not to the objective: engines may
+# send them to other machines, where the linear term (often the noise) has no business.
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class EmpiricalSlope:
 
 @dataclass(frozen=True)
 class AveragedEmpiricalLoss(DerivedPointwiseLoss):
-    """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is certified."""
+    """The loss averaged over margins in ``z ± width``: it guides a solver and is never what is
+    certified.
+    """
 
     width: float
 
@@ -49,7 +51,9 @@ class AveragedEmpiricalLoss(DerivedPointwiseLoss):
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Simpson's rule; the value only guides line searches."""
         low, high = self._ends(z)
-        return np.asarray((self.loss.value(y, low) + 4 * self.loss.value(y, z) + self.loss.value(y, high)) / 6)
+        return np.asarray(
+            (self.loss.value(y, low) + 4 * self.loss.value(y, z) + self.loss.value(y, high)) / 6
+        )
 
     def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(loss(z + width) - loss(z - width)) / (2 width)."""
@@ -59,7 +63,9 @@ class AveragedEmpiricalLoss(DerivedPointwiseLoss):
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(slope(z + width) - slope(z - width)) / (2 width)."""
         low, high = self._ends(z)
-        return np.asarray((self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width))
+        return np.asarray(
+            (self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width)
+        )
 
     def _ends(self, z: ArrayLike) -> tuple[Array, Array]:
         z = np.asarray(z)
@@ -81,7 +87,8 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
     alpha : float
         Ridge; it covers the intercept too.
     divisor : float, optional
-        The public N; the number of rows by default. Under ``add_or_remove_one`` the nominal number of rows.
+        The public N; the number of rows by default. Under ``add_or_remove_one`` the nominal number
+        of rows.
     linear : array of shape (dim,), optional
         The vector b, already divided by N; zero by default.
 
@@ -96,7 +103,12 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
     """
 
     def __init__(
-        self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None, linear: npt.ArrayLike | None = None
+        self,
+        rows: Rows,
+        loss: Loss,
+        alpha: float,
+        divisor: float | None = None,
+        linear: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
         self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
@@ -123,7 +135,9 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
     def with_loss(self, loss: Loss) -> EmpiricalObjective:
         """Return the objective with another loss."""
-        return EmpiricalObjective(self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear)
+        return EmpiricalObjective(
+            self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear
+        )
 
     def subsample(self, rows: int) -> EmpiricalObjective:
         """Return the same objective on about `rows` rows, rescaled to approximate F."""
@@ -149,7 +163,8 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
-        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
         part = takes_sparse_blocks(lambda block, y, w: (w @ loss.value(y, block @ theta),))
         (total,) = self.rows.sum(part)
         return self._value(total / self.divisor, theta)
@@ -162,13 +177,22 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
-        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
-        gradient, value = self.rows.combine(theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z)))
-        return (self._value(value / self.divisor, theta), self._gradient(gradient / self.divisor, theta))
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
+        gradient, value = self.rows.combine(
+            theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z))
+        )
+        return (
+            self._value(value / self.divisor, theta),
+            self._gradient(gradient / self.divisor, theta),
+        )
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian of the empirical risk, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
-        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
+        """Hessian of the empirical risk,
+        ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
 
         @takes_sparse_blocks
         def part(block: Array, y: Array, w: Array) -> Sums:
@@ -178,11 +202,21 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
-        """Diagonal of the empirical Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
-        theta, loss = np.asarray(theta, dtype=np.float64), self.loss
+        """Diagonal of the empirical Hessian,
+        ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            return (np.einsum("i,ij,ij->j", np.maximum(w * loss.curvature(y, block @ theta), 0.0), block, block),)
+            return (
+                np.einsum(
+                    "i,ij,ij->j",
+                    np.maximum(w * loss.curvature(y, block @ theta), 0.0),
+                    block,
+                    block,
+                ),
+            )
 
         return np.asarray(self.rows.sum(part)[0] / self.divisor + self.alpha)
 
@@ -191,17 +225,22 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
 
         With u = 2^-53 and the mapped rows taken as exact:
 
-        - the margin of a row is off by at most ``e = u ((dim + 10) ||x~|| ||theta|| + 4 |y|)``: a dot product, then
-          the subtraction or product with y and a division by a bandwidth;
-        - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for its own evaluation;
-        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings of its size;
+        - the margin of a row is off by at most ``e = u ((dim + 10) ||x~|| ||theta|| + 4 |y|)``: a
+          dot product, then the subtraction or product with y and a division by a bandwidth;
+        - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for its
+          own evaluation;
+        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings of its
+          size;
         - division by N and the terms ``alpha theta`` and b add a few roundings of their own.
 
-        Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those bounds or the loss's
-        constants are infinite, the slope errors are bounded row by row, by the slopes at ``z - e`` and ``z + e``.
+        Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those
+        bounds or the loss's constants are infinite, the slope errors are bounded row by row, by the
+        slopes at ``z - e`` and ``z + e``.
         """
         theta = np.asarray(theta, dtype=np.float64)
-        row_map, loss, dim = self.rows.row_map, self.loss, self.dim
+        row_map = self.rows.row_map
+        loss = self.loss
+        dim = self.dim
         size = float(np.linalg.norm(theta))
         terms = self.gradient_bound
         margins = (dim + 10) * row_map.weighted_square * size
@@ -217,17 +256,22 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
             sums = self.rows.sum(part)
-            terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
+            terms = float(sums[0]) / self.divisor
+            slope_errors = float(sums[1]) / self.divisor
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
-    def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Return the empirical gradient at ``theta + offset`` to twice the digits, and a bound on its error's norm.
+    def refined_gradient(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
+    ) -> tuple[Array, float]:
+        """Return the empirical gradient at ``theta + offset`` to twice the digits, and a bound on
+        its error's norm.
 
-        The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which matters when the
-        bandwidth is tiny against the targets, and the sum is rounded once, which matters when there are far more rows
-        than the divisor says. The exact slope of a row lies between the slopes at the ends of its error interval,
-        because the loss is convex; the rest of the bound is as in `rounding_allowance`. Slower than `gradient`: for
-        final certificates. The sum ``theta + offset`` need not be a float64.
+        The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
+        matters when the bandwidth is tiny against the targets, and the sum is rounded once, which
+        matters when there are far more rows than the divisor says. The exact slope of a row lies
+        between the slopes at the ends of its error interval, because the loss is convex; the rest
+        of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates.
+        The sum ``theta + offset`` need not be a float64.
         """
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
         loss = self.loss
@@ -240,12 +284,17 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
             if clamp is not None:  # before errors are sized: those of a far target would swamp z
                 y = clamp(y)
             if loss.kind == "residual":
-                y, z = objectives.exact_difference(y, z, correction), np.zeros(len(block))
+                y = objectives.exact_difference(y, z, correction)
+                z = np.zeros(len(block))
             else:
                 z = z + correction
             error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths
             slopes, errors = empirical_slopes_with_error(loss, y, z, error)
-            return CompensatedBlockSum(w * slopes, block), (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
+            return (
+                CompensatedBlockSum(w * slopes, block),
+                (w * lengths) @ np.abs(slopes),
+                (w * lengths) @ errors,
+            )
 
         total, terms, errors = self.rows.sum(empirical_gradient_part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor
@@ -258,8 +307,12 @@ class EmpiricalObjective(LinearTermObjective, RowObjective):
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
 
-def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
-    """Return the empirical risk's slopes at margins known up to `error`, and bounds of how wrong they may be."""
+def empirical_slopes_with_error(
+    loss: Loss, y: Array, z: Array, error: Array
+) -> tuple[Array, Array]:
+    """Return the empirical risk's slopes at margins known up to `error`, and bounds of how wrong
+    they may be.
+    """
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.
     error = error + 2 * UNIT * np.abs(z)
@@ -268,10 +321,14 @@ def empirical_slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) ->
     return slopes, spread + LOSS_ULPS * UNIT * evaluation
 
 
-def empirical_with_clamped_targets(objective: Given, bounds: object, linear_norm: float = 0.0) -> Given:
-    """Return the empirical objective with targets clamped to a public limit, if its bounds are those of residuals.
+def empirical_with_clamped_targets(
+    objective: Given, bounds: object, linear_norm: float = 0.0
+) -> Given:
+    """Return the empirical objective with targets clamped to a public limit, if its bounds are
+    those of residuals.
 
-    ``linear_norm`` is a PUBLIC bound on the norm of a linear term that will be added: never the norm of what was drawn.
+    ``linear_norm`` is a PUBLIC bound on the norm of a linear term that will be added: never the
+    norm of what was drawn.
     """
     find = getattr(bounds, "target_limit", None)
     limit = None if find is None else find(linear_norm)

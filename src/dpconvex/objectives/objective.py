@@ -1,4 +1,6 @@
-"""Objectives as solvers see them, the terms that all share (ridge and linear term), and objectives of one's own."""
+"""Objectives as solvers see them, the terms that all share (ridge and linear term), and
+objectives of one's own.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class ExtendedObjective(Objective, Protocol):
         """Hessian at theta; its accuracy decides about speed only."""
 
     def refined_gradient(self, theta: Array, offset: Array | None = None) -> tuple[Array, float]:
-        """Gradient at ``theta + offset`` with twice the digits, and a bound of the norm of its error."""
+        """Gradient at ``theta + offset`` with twice the digits, and a bound of the norm of its
+        error.
+        """
 
     def with_linear(self, linear: npt.ArrayLike) -> Objective:
         """Return the objective with ``<linear, theta>`` added."""
@@ -93,7 +97,8 @@ def exact_objective_margins(block: Array, theta: Array) -> tuple[Array, Array]:
     """Return the margins ``block @ theta`` rounded, and what the rounding lost."""
     from dpconvex.engine.compensated_kernels import dense_margins_with_error
 
-    z, correction = np.empty(len(block)), np.empty(len(block))
+    z = np.empty(len(block))
+    correction = np.empty(len(block))
     dense_margins_with_error(block, theta, z, correction)
     return z, correction
 
@@ -106,7 +111,9 @@ class RidgeObjective:
 
     def __init__(self, dim: int, alpha: float) -> None:
         self.dim = int(dim)
-        self.alpha = check_number("alpha", type(self).__name__, alpha, "a finite number >= 0", 0, math.inf)
+        self.alpha = check_number(
+            "alpha", type(self).__name__, alpha, "a finite number >= 0", 0, math.inf
+        )
 
     @property
     def strong_convexity(self) -> float:
@@ -128,11 +135,20 @@ class RidgeObjective:
     def _refined_point(
         self, theta: npt.ArrayLike, offset: npt.ArrayLike | None
     ) -> tuple[Array, Array, float, float, float]:
-        """Return the objective's theta and offset as arrays, their norms, and the error of margins of unit rows."""
+        """Return the objective's theta and offset as arrays, their norms, and the error of
+        margins of unit rows.
+        """
         theta = np.asarray(theta, dtype=np.float64)
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
-        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
-        return theta, shift, size, moved, (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
+        size = float(np.linalg.norm(theta))
+        moved = float(np.linalg.norm(shift))
+        return (
+            theta,
+            shift,
+            size,
+            moved,
+            (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved,
+        )
 
     def _penalty(self, theta: Array) -> float:
         return float(0.5 * self.alpha * (theta @ theta))
@@ -178,13 +194,16 @@ class LinearTermObjective(RidgeObjective):
 class RowObjective(RidgeObjective):
     """A ridged objective whose data term is made of losses of mapped rows, divided by ``divisor``.
 
-    Labels of margin losses are clipped to [-1, 1]: by construction, because an error would depend on the data.
+    Labels of margin losses are clipped to [-1, 1]: by construction, because an error would depend
+    on the data.
     """
 
     def __init__(self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None) -> None:
         super().__init__(rows.dim, alpha)
         if divisor is not None:
-            check_number("divisor", type(self).__name__, divisor, "positive", 0, math.inf, low_open=True)
+            check_number(
+                "divisor", type(self).__name__, divisor, "positive", 0, math.inf, low_open=True
+            )
         self.rows = rows.with_labels() if loss.kind == "margin" else rows
         self.loss = loss
         self.divisor = float(rows.n_records if divisor is None else divisor)
@@ -196,7 +215,9 @@ class RowObjective(RidgeObjective):
 
     @property
     def n_records(self) -> int:
-        """Number of records that the rows are of: people whose rows share one weight, or the rows themselves."""
+        """Number of records that the rows are of: people whose rows share one weight, or the
+        rows themselves.
+        """
         return self.rows.n_records
 
     @property
@@ -205,17 +226,21 @@ class RowObjective(RidgeObjective):
 
     def _facts(self, objective: str) -> dict[str, object]:
         return {
-            "objective": objective, "loss": self.loss, "alpha": self.alpha, "divisor": self.divisor,
-            **self.rows.row_map.public_facts, "own_weights": bool(self.rows.own_weights),
-        }  # fmt: skip
+            "objective": objective,
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            **self.rows.row_map.public_facts,
+            "own_weights": bool(self.rows.own_weights),
+        }
 
 
 class CentredObjective:
     """``v -> F(centre + v)`` with gradients that know v to all its digits.
 
-    Rounding a coefficient to float64 already changes the gradient by its curvature times the rounding. With many more
-    rows than the nominal number that is more than a tolerance may be; around a fixed centre near the minimiser the
-    coefficients are known far better.
+    Rounding a coefficient to float64 already changes the gradient by its curvature times the
+    rounding. With many more rows than the nominal number that is more than a tolerance may be;
+    around a fixed centre near the minimiser the coefficients are known far better.
     """
 
     def __init__(self, objective: ExtendedObjective, centre: Array) -> None:
@@ -238,7 +263,9 @@ class CentredObjective:
 
     def value_and_gradient(self, offset: npt.ArrayLike) -> tuple[float, Array]:
         """F, whose value only guides line searches, and its gradient."""
-        return float(self.objective.value(self.centre + np.asarray(offset, dtype=np.float64))), self.gradient(offset)
+        return float(
+            self.objective.value(self.centre + np.asarray(offset, dtype=np.float64))
+        ), self.gradient(offset)
 
     def hessian(self, offset: npt.ArrayLike) -> Array:
         """Hessian of F; its accuracy decides about speed only."""
@@ -264,8 +291,9 @@ class OwnObjective(RidgeObjective):
     Parameters
     ----------
     evaluate : callable
-        ``theta -> (f(theta), gradient of f)``; reads the private data. f is convex, differentiable, and on all
-        admissible data its gradient is not longer than ``slope`` and turns by no more than ``curvature``.
+        ``theta -> (f(theta), gradient of f)``; reads the private data. f is convex, differentiable,
+        and on all admissible data its gradient is not longer than ``slope`` and turns by no more
+        than ``curvature``.
     dim : int
         Number of coefficients.
     alpha : float
@@ -275,17 +303,19 @@ class OwnObjective(RidgeObjective):
     n_rows : int
         Number of records, as in the bounds.
     hessian : callable, optional
-        ``theta -> Hessian of f``; by default differences of gradients. It decides about speed alone.
+        ``theta -> Hessian of f``; by default differences of gradients. It decides about speed
+        alone.
     gradient_error : float, optional
-        Bound on the norm of the floating-point error of the gradient of f; ``1e-13 slope`` by default.
+        Bound on the norm of the floating-point error of the gradient of f; ``1e-13 slope`` by
+        default.
     name : str
         As in the bounds.
 
     Notes
     -----
     Privacy: pass it to :class:`~dpconvex.mechanisms.OutputPerturbation` with
-    :class:`~dpconvex.privacy.DeclaredBounds` of the same constants. ``evaluate`` must not raise: an error would depend
-    on private data.
+    :class:`~dpconvex.privacy.DeclaredBounds` of the same constants. ``evaluate`` must not raise: an
+    error would depend on private data.
 
     Examples
     --------
@@ -307,16 +337,29 @@ class OwnObjective(RidgeObjective):
     """
 
     def __init__(
-        self, evaluate: Callable[[Array], tuple[float, Array]], dim: int, alpha: float, slope: float, curvature: float,
-        n_rows: int, hessian: Callable[[Array], Array] | None = None, gradient_error: float | None = None,
+        self,
+        evaluate: Callable[[Array], tuple[float, Array]],
+        dim: int,
+        alpha: float,
+        slope: float,
+        curvature: float,
+        n_rows: int,
+        hessian: Callable[[Array], Array] | None = None,
+        gradient_error: float | None = None,
         name: str = "an objective of one's own",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(dim, alpha)
-        self._evaluate, self._curve = evaluate, hessian
-        self.slope, self.curvature = float(slope), float(curvature)
-        self.gradient_bound, self.smoothness = self.slope, self.curvature + self.alpha
-        self.gradient_error = _FINE * self.slope if gradient_error is None else float(gradient_error)
-        self.name, self.n_rows = name, int(n_rows)
+        self._evaluate = evaluate
+        self._curve = hessian
+        self.slope = float(slope)
+        self.curvature = float(curvature)
+        self.gradient_bound = self.slope
+        self.smoothness = self.curvature + self.alpha
+        self.gradient_error = (
+            _FINE * self.slope if gradient_error is None else float(gradient_error)
+        )
+        self.name = name
+        self.n_rows = int(n_rows)
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -328,7 +371,9 @@ class OwnObjective(RidgeObjective):
         """F and its gradient."""
         theta = np.asarray(theta, dtype=np.float64)
         value, gradient = self._evaluate(theta)
-        return self._value(value, theta), self._gradient(np.asarray(gradient, dtype=np.float64), theta)
+        return self._value(value, theta), self._gradient(
+            np.asarray(gradient, dtype=np.float64), theta
+        )
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of an objective of one's own."""
@@ -343,6 +388,8 @@ class OwnObjective(RidgeObjective):
         return self._hessian(0.5 * (np.array(rows) + np.array(rows).T))
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the norm of the error of `gradient`: what was declared, and a few roundings of the ridge."""
+        """Bound the norm of the error of `gradient`: what was declared, and a few roundings of
+        the ridge.
+        """
         size = float(np.linalg.norm(theta))
         return 1.01 * self.gradient_error + 4 * UNIT * (self.slope + self.alpha * size)

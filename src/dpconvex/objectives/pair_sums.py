@@ -1,9 +1,10 @@
 r"""Sums over all pairs in near-linear time: ``sum_j f(s_i - t_j)`` for every i.
 
-Logistic losses: scores are collected on 14 Chebyshev nodes in each unit interval of scores, near intervals interact
-through the nodes (a convolution with blocks that are computed once), and the result is interpolated back. Beyond 45
-the sigmoid is 1 or an exponential, which separates into two factors, to 20 digits. Every number comes out with a small
-error relative to itself, however wide the scores spread. Where few pairs are near each other they are added directly.
+Logistic losses: scores are collected on 14 Chebyshev nodes in each unit interval of scores, near
+intervals interact through the nodes (a convolution with blocks that are computed once), and the
+result is interpolated back. Beyond 45 the sigmoid is 1 or an exponential, which separates into two
+factors, to 20 digits. Every number comes out with a small error relative to itself, however wide
+the scores spread. Where few pairs are near each other they are added directly.
 
 Piecewise quadratics (hinge, squared hinge, least squares): sorted scores and running sums, exact.
 """
@@ -23,9 +24,10 @@ Long = NDArray[np.longdouble]
 
 NODES = 14
 REACH = 45
-#: Bound on the relative error of every logistic sum beyond the rounding of additions. The sigmoid is analytic within
-#: pi of the real line, so interpolation on an interval of length 1 converges like (2 pi + sqrt(4 pi^2 + 1))^-14 =
-#: 4e-16; sources and targets each contribute that times a Lebesgue constant below 3 and the variation e of the kernel.
+#: Bound on the relative error of every logistic sum beyond the rounding of additions. The sigmoid
+#: is analytic within pi of the real line, so interpolation on an interval of length 1 converges
+#: like (2 pi + sqrt(4 pi^2 + 1))^-14 = 4e-16; sources and targets each contribute that times a
+#: Lebesgue constant below 3 and the variation e of the kernel.
 RELATIVE_ERROR = 1e-12
 _FLUSH = 1024
 _LARGEST_FLOOR = 2.0**50
@@ -35,7 +37,9 @@ _CHUNK = 1 << 15  # targets of a piecewise quadratic that are worked on together
 
 
 def pair_sum_additions(count: int) -> int:
-    """Return how many roundings a term passes through on its way into a sum over ``count`` scores."""
+    """Return how many roundings a term passes through on its way into a sum over ``count``
+    scores.
+    """
     return _FLUSH * 4 + count // _FLUSH + 512
 
 
@@ -65,17 +69,21 @@ class _PairCells:
     def __init__(self, scores: Array) -> None:
         self.scores = scores
         self.each = np.floor(scores)
-        low, high = self.each.min(), self.each.max()
+        low = self.each.min()
+        high = self.each.max()
         if high - low < _DENSE:
             index = (self.each - low).astype(np.int64)
             counts = np.bincount(index)
             occupied = np.flatnonzero(counts)
             numbers = np.empty(counts.size, dtype=np.int64)
             numbers[occupied] = np.arange(occupied.size)
-            self.index, self.counts = numbers[index], counts[occupied]
+            self.index = numbers[index]
+            self.counts = counts[occupied]
             self.floors = occupied + low
         else:
-            self.floors, self.index, self.counts = np.unique(self.each, return_inverse=True, return_counts=True)
+            self.floors, self.index, self.counts = np.unique(
+                self.each, return_inverse=True, return_counts=True
+            )
 
     def moments(self) -> Array:
         """Return the Chebyshev moments of every occupied cell."""
@@ -94,8 +102,8 @@ class _PairCells:
 def logistic_pair_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
     r"""Return ``sum_j f(targets_i - sources_j)`` for every i.
 
-    ``f`` is ``1 / (1 + exp(-t))`` for the kind "slope", ``log(1 + exp(t))`` for "value". Each sum has a relative error
-    of at most 1e-12 plus the rounding of its additions.
+    ``f`` is ``1 / (1 + exp(-t))`` for the kind "slope", ``log(1 + exp(t))`` for "value". Each sum
+    has a relative error of at most 1e-12 plus the rounding of its additions.
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
     sources = np.ascontiguousarray(sources, dtype=np.float64)
@@ -103,9 +111,12 @@ def logistic_pair_sums(targets: Array, sources: Array, kind: str = "slope") -> A
         return np.zeros(targets.size)
     largest = max(float(np.abs(targets).max()), float(np.abs(sources).max()))
     if largest < _LARGEST_FLOOR:
-        near, far = _PairCells(targets), _PairCells(sources)
+        near = _PairCells(targets)
+        far = _PairCells(sources)
         if _pair_cells_pay(near, far):
-            return near.evaluate(pair_cell_coefficients(near.floors, far.floors, far.moments(), kind))
+            return near.evaluate(
+                pair_cell_coefficients(near.floors, far.floors, far.moments(), kind)
+            )
     return _sum_pairs_directly(targets, np.sort(sources), kind)
 
 
@@ -122,11 +133,14 @@ def _pair_cells_pay(near: _PairCells, far: _PairCells) -> bool:
 def pair_cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
     """Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
 
-    Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)`` of the scores in
-    each source interval hold everything: counts, sums, and exponential sums, whose own expansion on an interval of
-    length 1 ends after 14 terms.
+    Targets and sources are left ends of unit intervals, increasing. The moments ``sum_j T_k(x_j)``
+    of the scores in each source interval hold everything: counts, sums, and exponential sums, whose
+    own expansion on an interval of length 1 ends after 14 terms.
     """
-    from dpconvex.objectives.compiled_pair_sums import compiled_exponential_pairs, compiled_near_pairs
+    from dpconvex.objectives.compiled_pair_sums import (
+        compiled_exponential_pairs,
+        compiled_near_pairs,
+    )
 
     nodes, transform = _pair_sum_basis()
     values = compiled_near_pairs(moments @ transform, sources, targets, _pair_cell_kernel(kind))
@@ -151,7 +165,10 @@ def pair_cell_coefficients(targets: Array, sources: Array, moments: Array, kind:
 
 
 def _sum_pairs_directly(targets: Array, ordered: Array, kind: str) -> Array:
-    from dpconvex.objectives.compiled_pair_sums import compiled_direct_pairs, compiled_exponential_pairs
+    from dpconvex.objectives.compiled_pair_sums import (
+        compiled_direct_pairs,
+        compiled_exponential_pairs,
+    )
 
     low = np.searchsorted(ordered, targets - REACH)
     high = np.searchsorted(ordered, targets + REACH, side="right")
@@ -169,11 +186,15 @@ def _sum_pairs_directly(targets: Array, ordered: Array, kind: str) -> Array:
 def logistic_pair_cross(
     positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
 ) -> tuple[Array, Array, Array]:
-    """Return sums of ``k = sigmoid'(s_i - t_j)`` per positive and per negative, and ``sum_ij k x_i x_j^T``."""
+    """Return sums of ``k = sigmoid'(s_i - t_j)`` per positive and per negative, and
+    ``sum_ij k x_i x_j^T``.
+    """
     from dpconvex.objectives.compiled_pair_sums import compiled_near_pairs
 
     limit = _LARGEST_FLOOR / 4
-    first, second = (_PairCells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
+    first, second = (
+        _PairCells(np.clip(scores, -limit, limit)) for scores in (positives, negatives)
+    )
     _, transform = _pair_sum_basis()
     blocks = _pair_cell_kernel("curvature")
 
@@ -186,7 +207,9 @@ def logistic_pair_cross(
     cross = np.zeros((positive_rows.shape[1], negative_rows.shape[1]))
     for column in range(negative_rows.shape[1]):
         weights = behind[:, :, column] @ transform
-        values = compiled_near_pairs(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
+        values = compiled_near_pairs(
+            np.ascontiguousarray(weights), second.floors, first.floors, blocks
+        )
         cross[:, column] = np.einsum("ckd,ck->d", ahead, values @ transform.T)
     return at_targets(first, second), at_targets(second, first), cross
 
@@ -206,11 +229,17 @@ def _pair_row_moments(cells: _PairCells, rows: Array) -> Array:
 
 
 def quadratic_pair_sums(
-    targets: Array, sources: Array, pieces: PairQuadraticPieces, kind: str = "slope", mirrored: bool = False
+    targets: Array,
+    sources: Array,
+    pieces: PairQuadraticPieces,
+    kind: str = "slope",
+    mirrored: bool = False,
 ) -> Array:
-    """Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
+    """Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended
+    precision.
 
-    f is the quadratic ("value") or its derivative ("slope"); mirrored, it takes ``sources_j - targets_i`` instead.
+    f is the quadratic ("value") or its derivative ("slope"); mirrored, it takes
+    ``sources_j - targets_i`` instead.
     """
     if sources.size == 0 or targets.size == 0:
         return np.zeros(targets.size)
@@ -228,7 +257,8 @@ def quadratic_pair_sums(
         part = sign * targets[start : start + _CHUNK]
         x = part.astype(np.longdouble) - centre
         total = np.zeros(part.size, dtype=np.longdouble)
-        # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to target - knot_{k-1}.
+        # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to
+        # target - knot_{k-1}.
         above = np.full(part.size, ordered.size)
         for k, (c0, c1, c2) in enumerate(pieces.coefficients):
             below = np.zeros(part.size, dtype=np.int64)
@@ -236,7 +266,8 @@ def quadratic_pair_sums(
                 below = np.searchsorted(ordered, part - pieces.knots[k])
             if c0 or c1 or c2:
                 count = above - below
-                one, two = first[above] - first[below], second[above] - second[below]
+                one = first[above] - first[below]
+                two = second[above] - second[below]
                 if kind == "slope":
                     total += c1 * count + 2 * c2 * (x * count - one)
                 else:
@@ -248,7 +279,9 @@ def quadratic_pair_sums(
 
 
 def _centred_pair_sums(terms: Long) -> Long:
-    """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
+    """Return running sums that start in the middle: far outliers spoil no difference that they
+    are not part of.
+    """
     middle = terms.size // 2
     out = np.empty(terms.size + 1, dtype=np.longdouble)
     out[middle] = 0.0
@@ -259,7 +292,9 @@ def _centred_pair_sums(terms: Long) -> Long:
 
 
 def _blocked_pair_sums(terms: Long, out: Long) -> None:
-    """Fill in running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
+    """Fill in running sums in which no term passes through more than ``1024 + count / 1024``
+    roundings.
+    """
     before = np.longdouble(0.0)
     for start in range(0, terms.size, _FLUSH):
         part = out[start : start + _FLUSH]

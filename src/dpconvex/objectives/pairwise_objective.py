@@ -1,4 +1,6 @@
-"""The pairwise objective: a mean of losses over all pairs of a positive and a negative record, plus a ridge."""
+"""The pairwise objective: a mean of losses over all pairs of a positive and a negative record,
+plus a ridge.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ _SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 class PairwiseObjective(LinearTermObjective):
     r"""Pairwise empirical risk with a ridge and a linear term.
 
-    ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2 + <b, w>``
-    with public lower bounds ``m+, m-`` on the class counts and ``b = linear``. A constant column would cancel in every
-    difference, so there is no intercept.
+    ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2)
+    ||w||^2 + <b, w>`` with public lower bounds ``m+, m-`` on the class counts and ``b = linear``. A
+    constant column would cancel in every difference, so there is no intercept.
 
     Parameters
     ----------
     rows : array of shape (n, d), or MemoryRows
         Bounded rows without constant column.
     positive : array of bool, shape (n,)
-        Positive rows; read from the engine's targets if None, where ignored rows belong to no class.
+        Positive rows; read from the engine's targets if None, where ignored rows belong to no
+        class.
     loss : pairwise loss
         Of the score difference.
     alpha : float
@@ -51,7 +54,8 @@ class PairwiseObjective(LinearTermObjective):
     linear : array of shape (d,), optional
         The vector b.
     row_norm : float, optional
-        Public bound of the rows' norms, for the bound on rounding errors; taken from the rows if None.
+        Public bound of the rows' norms, for the bound on rounding errors; taken from the rows if
+        None.
 
     Notes
     -----
@@ -60,17 +64,26 @@ class PairwiseObjective(LinearTermObjective):
     Examples
     --------
     >>> from dpconvex.losses import PairLogistic
-    >>> rows, positive = np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]), np.array([True, False, False])
+    >>> rows, positive = (
+    ...     np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]),
+    ...     np.array([True, False, False]),
+    ... )
     >>> objective = PairwiseObjective(rows, positive, PairLogistic(), alpha=0.1)
     >>> round(float(objective.value(np.zeros(2))), 4)
     1.0
     """
 
     def __init__(
-        self, rows: npt.ArrayLike | MemoryRows, positive: npt.ArrayLike | None, loss: PairLoss, alpha: float,
-        min_positive: int = 1, min_negative: int = 1, linear: npt.ArrayLike | None = None,
+        self,
+        rows: npt.ArrayLike | MemoryRows,
+        positive: npt.ArrayLike | None,
+        loss: PairLoss,
+        alpha: float,
+        min_positive: int = 1,
+        min_negative: int = 1,
+        linear: npt.ArrayLike | None = None,
         row_norm: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.row_map: RowMap | None = None
         weights = None
         if isinstance(rows, MemoryRows):
@@ -84,7 +97,8 @@ class PairwiseObjective(LinearTermObjective):
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])
         self.negatives = np.ascontiguousarray(X[~which & there])
-        self.loss, self.n_rows = loss, len(X)
+        self.loss = loss
+        self.n_rows = len(X)
         self.min_counts = (min_positive, min_negative)
         self.declared_norm = row_norm
         if row_norm is None:
@@ -110,10 +124,15 @@ class PairwiseObjective(LinearTermObjective):
         """Facts about the pairwise objective that the certificate of a release must state."""
         ahead, behind = self.min_counts
         facts = {
-            "objective": "mean over pairs", "loss": self.loss, "alpha": self.alpha, "n_features": self.dim,
-            "linear_term": bool(self.linear.any()), "min_positive": ahead, "min_negative": behind,
+            "objective": "mean over pairs",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "n_features": self.dim,
+            "linear_term": bool(self.linear.any()),
+            "min_positive": ahead,
+            "min_negative": behind,
             "row_norm": self.declared_norm,
-        }  # fmt: skip
+        }
         if self.row_map is not None:  # the map knows more than what was said
             longest = float(self.row_map.public_facts["max_norm"])
             facts |= {"row_norm": longest, "diameter": min(self.row_map.diameter, 2 * longest)}
@@ -129,8 +148,11 @@ class PairwiseObjective(LinearTermObjective):
         """Bound of the norm of the data term's gradient."""
         return float(self.loss.lipschitz) * 2 * self.row_norm
 
-    def with_rows(self, function: RowChange, row_norm: float, alpha: float | None = None) -> PairwiseObjective:
-        """Return the pairwise objective of other rows, ``function(block)``, no longer than ``row_norm``.
+    def with_rows(
+        self, function: RowChange, row_norm: float, alpha: float | None = None
+    ) -> PairwiseObjective:
+        """Return the pairwise objective of other rows, ``function(block)``, no longer than
+        ``row_norm``.
 
         Every row that the function returns must depend on one row alone.
         """
@@ -145,8 +167,14 @@ class PairwiseObjective(LinearTermObjective):
         self.negatives = np.ascontiguousarray(function(self.negatives))
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
-        return tuple(pairwise_summation(function(block, y, np.ones(len(block))) for block, y in self._blocks()))
+        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and
+        weights of 1.
+        """
+        return tuple(
+            pairwise_summation(
+                function(block, y, np.ones(len(block))) for block, y in self._blocks()
+            )
+        )
 
     def each_row(self, function: RowChange) -> Array:
         """Return ``function(block)``, one number per row, of all rows of both classes: private."""
@@ -161,7 +189,9 @@ class PairwiseObjective(LinearTermObjective):
                 yield block, np.full(len(block), label)
 
     def subsample(self, rows: int) -> PairwiseObjective:
-        """Return the objective of about `rows` records, half of each class where it has so many, scaled like F."""
+        """Return the objective of about `rows` records, half of each class where it has so many,
+        scaled like F.
+        """
         ahead, behind = (spread_indices(count, size) for count, size in self._shares(rows))
         return self._pairwise_sample(self.positives[ahead], self.negatives[behind])
 
@@ -173,9 +203,11 @@ class PairwiseObjective(LinearTermObjective):
         return [(ahead, min(ahead, sizes[0])), (behind, min(behind, sizes[1]))]
 
     def _pairwise_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
-        nothing, facts = np.empty((0, self.dim)), (self.loss, self.alpha, *self.min_counts, self.linear)
+        nothing = np.empty((0, self.dim))
+        facts = (self.loss, self.alpha, *self.min_counts, self.linear)
         sample = PairwiseObjective(nothing, nothing[:, 0] > 0, *facts, row_norm=self.row_norm)
-        sample.positives, sample.negatives = positives, negatives
+        sample.positives = positives
+        sample.negatives = negatives
         sample.n_rows = len(positives) + len(negatives)
         ahead, behind = self.counts
         pairs = float(len(positives)) * len(negatives)
@@ -193,7 +225,9 @@ class PairwiseObjective(LinearTermObjective):
         """Return ``sum_j loss'(s_i - t_j)`` and ``sum_i loss'(s_i - t_j)``."""
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
-            return -self._scale * logistic_pair_sums(-s, -t), -self._scale * logistic_pair_sums(t, s)
+            return -self._scale * logistic_pair_sums(-s, -t), -self._scale * logistic_pair_sums(
+                t, s
+            )
         return quadratic_pair_sums(s, t, pieces), quadratic_pair_sums(t, s, pieces, mirrored=True)
 
     def value(self, w: npt.ArrayLike) -> float:
@@ -211,7 +245,8 @@ class PairwiseObjective(LinearTermObjective):
         return self.value(w), self.gradient(w)
 
     def _data_value(self, w: Array) -> float:
-        (s, t), pieces = self._scores(w), self.loss.piecewise_quadratic
+        (s, t) = self._scores(w)
+        pieces = self.loss.piecewise_quadratic
         if s.size == 0 or t.size == 0:
             return 0.0
         if pieces is None:
@@ -223,7 +258,9 @@ class PairwiseObjective(LinearTermObjective):
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         ahead, behind = self._slopes(s, t)
-        return combine_pairwise_rows(self.positives, ahead) - combine_pairwise_rows(self.negatives, behind)
+        return combine_pairwise_rows(self.positives, ahead) - combine_pairwise_rows(
+            self.negatives, behind
+        )
 
     def hessian(self, w: npt.ArrayLike) -> Array:
         """Hessian of the pairwise objective; its accuracy decides about speed only."""
@@ -239,17 +276,22 @@ class PairwiseObjective(LinearTermObjective):
         return self._hessian(hessian)
 
     def _pairwise_curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Return row and column sums of the pairwise ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
+        """Return row and column sums of the pairwise ``loss''(s_i - t_j)``, and
+        ``sum_ij loss'' x_i x_j^T``.
+        """
         pieces = self.loss.piecewise_quadratic
         if pieces is None:
             parts = pair_sums.logistic_pair_cross(s, self.positives, t, self.negatives)
             ahead, behind, cross = (self._scale * part for part in parts)
             return ahead, behind, cross
-        # Row sums, column sums and products from the same windows: a pair on a knot counts in all or in none.
+        # Row sums, column sums and products from the same windows: a pair on a knot counts in all
+        # or in none.
         order = np.argsort(s)
-        ordered, rows = s[order], self.positives[order]
+        ordered = s[order]
+        rows = self.positives[order]
         running = np.concatenate([np.zeros((1, self.dim)), np.cumsum(rows, axis=0)])
-        edges, behind = np.zeros(s.size + 1), np.zeros(t.size)
+        edges = np.zeros(s.size + 1)
+        behind = np.zeros(t.size)
         cross = np.zeros((self.dim, self.dim))
         for start in range(0, t.size, _BLOCK):
             stop = min(start + _BLOCK, t.size)
@@ -262,18 +304,22 @@ class PairwiseObjective(LinearTermObjective):
                     np.add.at(edges, below, 2 * c2)
                     np.add.at(edges, above, -2 * c2)
                     behind[start:stop] += 2 * c2 * (above - below)
-                    cross += 2 * c2 * (running[above] - running[below]).T @ self.negatives[start:stop]
+                    cross += (
+                        2 * c2 * (running[above] - running[below]).T @ self.negatives[start:stop]
+                    )
                 below = above
         ahead = np.empty(s.size)
         ahead[order] = np.cumsum(edges)[:-1]
         return ahead, behind, cross
 
     def rounding_allowance(self, w: npt.ArrayLike) -> float:
-        """Bound the norm of the error of the pairwise `gradient` at w: scores, pair sums and additions.
+        """Bound the norm of the error of the pairwise `gradient` at w: scores, pair sums and
+        additions.
 
-        Scores are off by at most ``u (d + 4) U ||w||`` each, so slopes by ``2 loss.smoothness`` times that; pair sums
-        have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows. Running sums of
-        scores, from which those of piecewise quadratics are taken, round in extended precision, where a machine has it.
+        Scores are off by at most ``u (d + 4) U ||w||`` each, so slopes by ``2 loss.smoothness``
+        times that; pair sums have a relative error of 1e-12 plus one rounding per addition, and so
+        have the sums over rows. Running sums of scores, from which those of piecewise quadratics
+        are taken, round in extended precision, where a machine has it.
         """
         size = float(np.linalg.norm(w))
         reach = 2 * self.row_norm
@@ -306,7 +352,8 @@ def pairwise_weighted_squares(rows: Array, weights: Array) -> Array:
 def combine_pairwise_rows(rows: Array, multiples: Array) -> Array:
     """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
     parts = [
-        multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK] for start in range(0, multiples.size, _BLOCK)
+        multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK]
+        for start in range(0, multiples.size, _BLOCK)
     ]
     return np.asarray(np.sum(parts, axis=0))
 
@@ -314,14 +361,15 @@ def combine_pairwise_rows(rows: Array, multiples: Array) -> Array:
 class PartitionedPairwiseObjective(PairwiseObjective):
     """`PairwiseObjective` of rows that are not copied, with the same sums up to rounding.
 
-    Rows are mapped block by block in every pass. The first pass of an evaluation collects the scores of each class, one
-    number per row; the second combines the rows with the slopes at their scores. The Hessian is that of a sample, so
-    Newton's method may need many steps, or fail.
+    Rows are mapped block by block in every pass. The first pass of an evaluation collects the
+    scores of each class, one number per row; the second combines the rows with the slopes at their
+    scores. The Hessian is that of a sample, so Newton's method may need many steps, or fail.
 
     Parameters
     ----------
     rows : DaskRows or MemoryRows
-        Bounded rows without constant column; targets above 0 are positive, below 0 negative, of ignored rows 0.
+        Bounded rows without constant column; targets above 0 are positive, below 0 negative, of
+        ignored rows 0.
     loss, alpha, min_positive, min_negative, linear, row_norm
         As for `PairwiseObjective`.
 
@@ -331,13 +379,24 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     """
 
     def __init__(
-        self, rows: DaskRows | MemoryRows, loss: PairLoss, alpha: float, min_positive: int = 1, min_negative: int = 1,
-        linear: npt.ArrayLike | None = None, *, row_norm: float,
-    ) -> None:  # fmt: skip
+        self,
+        rows: DaskRows | MemoryRows,
+        loss: PairLoss,
+        alpha: float,
+        min_positive: int = 1,
+        min_negative: int = 1,
+        linear: npt.ArrayLike | None = None,
+        *,
+        row_norm: float,
+    ) -> None:
         nothing = np.empty((0, rows.dim))
-        super().__init__(nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm)
+        super().__init__(
+            nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm
+        )
         del self.positives, self.negatives
-        self.rows, self.row_map, self.n_rows = rows, rows.row_map, rows.n_rows
+        self.rows = rows
+        self.row_map = rows.row_map
+        self.n_rows = rows.n_rows
         self._changes: tuple[RowChange, ...] = ()
         self._last: tuple[Array, tuple[Array, Array]] | None = None  # scores
 
@@ -352,13 +411,17 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return int(ahead), int(behind)
 
     def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over blocks of the pairs' rows, labels +1 and -1 and weights of 1."""
+        """Add ``function(block, y, w)`` over blocks of the pairs' rows, labels +1 and -1 and
+        weights of 1.
+        """
         changed = self._changed
 
         def part(block: Array, y: Array, w: Array) -> Sums:
             there = y != 0  # ignored rows belong to no class
             if not there.all():
-                block, y, w = block[there], y[there], w[there]
+                block = block[there]
+                y = y[there]
+                w = w[there]
             return tuple(function(changed(block), y, w))
 
         return tuple(self.rows.sum(part))
@@ -368,7 +431,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return np.concatenate([side for part in self._pairwise_numbers(function) for side in part])
 
     def _pairwise_numbers(self, function: RowChange) -> Iterator[Sums]:
-        """Yield one number for every row of the pairwise objective's two classes, partition after partition."""
+        """Yield one number for every row of the pairwise objective's two classes, partition
+        after partition.
+        """
         changed = self._changed
 
         def by_class(rows: MemoryRows) -> tuple[Array, Array]:
@@ -386,7 +451,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         self._last = None
 
     def subsample(self, rows: int) -> PairwiseObjective:
-        """Return the pairwise objective of records in memory that `PairwiseObjective.subsample` would take."""
+        """Return the pairwise objective of records in memory that `PairwiseObjective.subsample`
+        would take.
+        """
         chosen = [spread_indices(count, size) for count, size in self._shares(rows)]
         ends = np.cumsum([(0, 0), *self._class_counts], axis=0)
         calls = []
@@ -397,7 +464,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 local.append(chosen[side][first:last] - start[side])
             calls.append(partial(_take_pairwise_classes, self._changed, *local))
         parts = list(self.rows.each(calls))
-        return self._pairwise_sample(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
+        return self._pairwise_sample(
+            *(np.concatenate([part[side] for part in parts]) for side in (0, 1))
+        )
 
     @cached_property
     def _samples(self) -> dict[tuple[RowChange, ...], PairwiseObjective]:
@@ -414,12 +483,19 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
-        slopes = [np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))]
-        calls = [partial(_weigh_pairwise_classes, self._changed, *both) for both in zip(*slopes, strict=True)]
+        slopes = [
+            np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))
+        ]
+        calls = [
+            partial(_weigh_pairwise_classes, self._changed, *both)
+            for both in zip(*slopes, strict=True)
+        ]
         return np.asarray(pairwise_summation(self.rows.each(calls))[0])
 
     def _scores(self, w: Array) -> tuple[Array, Array]:
-        """Return the scores of both classes, partition after partition; remembered for the last w."""
+        """Return the scores of both classes, partition after partition; remembered for the last
+        w.
+        """
         if self._last is None or not np.array_equal(self._last[0], w):
             parts = list(self._pairwise_numbers(lambda block: np.asarray(block @ w)))
             ahead, behind = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
@@ -448,15 +524,21 @@ def _take_pairwise_classes(
     changed: RowChange, positive: RowIndices, negative: RowIndices, rows: MemoryRows
 ) -> tuple[Array, Array]:
     ahead, behind = (
-        changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0]) if chosen.size else np.empty((0, rows.dim))
+        changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0])
+        if chosen.size
+        else np.empty((0, rows.dim))
         for which, chosen in ((rows.targets > 0, positive), (rows.targets < 0, negative))
     )
     return ahead, behind
 
 
-def _weigh_pairwise_classes(changed: RowChange, ahead: Array, behind: Array, rows: MemoryRows) -> tuple[Array]:
+def _weigh_pairwise_classes(
+    changed: RowChange, ahead: Array, behind: Array, rows: MemoryRows
+) -> tuple[Array]:
     multiples = np.zeros(rows.n_rows)
     multiples[rows.targets > 0] = ahead
     multiples[rows.targets < 0] = -behind
-    (total,) = rows.with_weights(multiples).sum(lambda block, y, w: (combine_pairwise_rows(changed(block), w),))
+    (total,) = rows.with_weights(multiples).sum(
+        lambda block, y, w: (combine_pairwise_rows(changed(block), w),)
+    )
     return (total,)

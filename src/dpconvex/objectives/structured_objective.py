@@ -14,7 +14,12 @@ from dpconvex.engine.block_products import CompensatedBlockSum, block_margins
 from dpconvex.engine.summation import pairwise_summation, sum_depth
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.vector_losses import VectorLoss, link_parts
-from dpconvex.objectives.objective import UNIT, LinearTermObjective, exact_difference, exact_objective_margins
+from dpconvex.objectives.objective import (
+    UNIT,
+    LinearTermObjective,
+    exact_difference,
+    exact_objective_margins,
+)
 from dpconvex.smoothing.vector_convolution import ConvolvedVectorLoss, SmoothedMax
 from dpconvex.types import Array
 
@@ -42,10 +47,13 @@ class StructuredLinkLoss:
 
 
 class StructuredNormTerm:
-    """``P(theta) = g(-M theta)`` without the link, for a public matrix M: the same term of every record's loss."""
+    """``P(theta) = g(-M theta)`` without the link, for a public matrix M: the same term of every
+    record's loss.
+    """
 
     def __init__(self, matrix: npt.ArrayLike, loss: VectorLoss) -> None:
-        self.matrix, self.loss = np.array(matrix, dtype=np.float64), loss
+        self.matrix = np.array(matrix, dtype=np.float64)
+        self.loss = loss
 
     def _padded(self, residuals: Array) -> Array:
         return np.append(residuals, 0.0)[None]
@@ -67,7 +75,9 @@ class StructuredNormTerm:
         return np.asarray(self.matrix.T @ bends @ self.matrix)
 
     def refined_gradient(self, theta: Array, shift: Array) -> tuple[Array, float]:
-        """Return ``-M^T g'`` at ``theta + shift`` with residuals to twice the digits, and the size of these."""
+        """Return ``-M^T g'`` at ``theta + shift`` with residuals to twice the digits, and the
+        size of these.
+        """
         z, correction = exact_objective_margins(self.matrix, theta)
         u = -(z + (correction + self.matrix @ shift))
         slopes = self.loss.gradient(self._padded(u))[0, :-1]
@@ -75,15 +85,21 @@ class StructuredNormTerm:
 
 
 def structured_spectral_norms(matrices: npt.ArrayLike) -> Array:
-    """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little."""
+    """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a
+    little.
+    """
     stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
     starts = range(0, max(1, len(stack)), _BLOCK)
-    return np.concatenate([_structured_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
+    return np.concatenate(
+        [_structured_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts]
+    )
 
 
 def _structured_operator_norms(stack: Array) -> Array:
-    """Return roots of the largest eigenvalues of Gram matrices, scaled so that squares neither overflow nor vanish."""
+    """Return roots of the largest eigenvalues of Gram matrices, scaled so that squares neither
+    overflow nor vanish.
+    """
     largest = np.abs(stack).max(axis=(1, 2))
     unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
     turned = unit.transpose(0, 2, 1)
@@ -96,9 +112,10 @@ def _structured_operator_norms(stack: Array) -> Array:
 class StructuredRecords:
     """Records (A, Y) in memory, scaled to public norm bounds.
 
-    A record is multiplied as a whole, matrix and targets, by ``min(1, operator_norm / ||A||)``: its residuals shrink
-    and theta keeps its meaning. For an l1 norm, a bowl (whose level shrinks too) and pieces without offsets that is
-    exactly an influence weight; pieces with offsets see smaller residuals. The row of a link is scaled by itself.
+    A record is multiplied as a whole, matrix and targets, by ``min(1, operator_norm / ||A||)``: its
+    residuals shrink and theta keeps its meaning. For an l1 norm, a bowl (whose level shrinks too)
+    and pieces without offsets that is exactly an influence weight; pieces with offsets see smaller
+    residuals. The row of a link is scaled by itself.
 
     Parameters
     ----------
@@ -115,9 +132,11 @@ class StructuredRecords:
     target_limit : float, optional
         Scaled targets are clamped to it; public.
     shared : array of shape (k, d), optional
-        A public matrix, with targets 0, that stands before the row of every record: A has the row of the link alone.
+        A public matrix, with targets 0, that stands before the row of every record: A has the row
+        of the link alone.
     labelled : bool
-        Whether the target of the link is a label y, clipped to [-1, 1]: its row is then ``y z``, and its target 0.
+        Whether the target of the link is a label y, clipped to [-1, 1]: its row is then ``y z``,
+        and its target 0.
 
     Notes
     -----
@@ -125,10 +144,16 @@ class StructuredRecords:
     """
 
     def __init__(
-        self, A: npt.ArrayLike, Y: npt.ArrayLike, operator_norm: float, link_norm: float = 0.0,
-        level: npt.ArrayLike | None = None, target_limit: float | None = None, shared: npt.ArrayLike | None = None,
+        self,
+        A: npt.ArrayLike,
+        Y: npt.ArrayLike,
+        operator_norm: float,
+        link_norm: float = 0.0,
+        level: npt.ArrayLike | None = None,
+        target_limit: float | None = None,
+        shared: npt.ArrayLike | None = None,
         labelled: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         matrices = np.asarray(A)
         if matrices.dtype != np.float32:
             matrices = np.asarray(matrices, dtype=np.float64)
@@ -138,8 +163,8 @@ class StructuredRecords:
             self.shared = tuple(map(tuple, np.array(shared, dtype=np.float64).tolist()))
         if matrices.ndim != 3 or targets.shape != matrices.shape[:2]:
             raise ValueError(
-                "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and (n, m). "
-                f"Got {matrices.shape} and {targets.shape} instead."
+                "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and "
+                f"(n, m). Got {matrices.shape} and {targets.shape} instead."
             )
         inner = matrices.shape[1] - (link_norm > 0)
         self._given = matrices
@@ -161,7 +186,8 @@ class StructuredRecords:
                 levels = levels * factors if rows_of.start == 0 else levels
             self.level = np.clip(levels, -limit, limit)
         self.n_rows, self.outputs, self.dim = map(int, matrices.shape)
-        self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
+        self.operator_norm = float(operator_norm)
+        self.link_norm = float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
             sizes = sum(
                 float(np.abs(targets[start : start + _BLOCK]).max(axis=1).sum())
@@ -170,17 +196,22 @@ class StructuredRecords:
             self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
     def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
-        """Find the factors that shorten some rows of every structured record to a norm, times labels of a link."""
+        """Find the factors that shorten some rows of every structured record to a norm, times
+        labels of a link.
+        """
         norms = structured_spectral_norms(self._given[:, rows])
         if labels is not None:
             norms = np.where(labels == 0, 0.0, norms) * np.abs(labels)  # a norm may be infinite
-        with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
+        with np.errstate(
+            divide="ignore", over="ignore"
+        ):  # of a record of zeros, or of numbers near them
             factors = np.minimum(1.0, norm / norms) * (1.0 if labels is None else labels)
         if factors.size and float(factors.min()) < 1.0:
             self._factors.append((rows, factors))
 
     def scaled(self, part: slice | npt.NDArray[np.integer]) -> Array:
-        """Return the scaled matrices of some structured records, shape (records, m, d), not to be changed.
+        """Return the scaled matrices of some structured records, shape (records, m, d), not to be
+        changed.
 
         They are scaled whenever they are read: no second array of all matrices is made.
         """
@@ -240,8 +271,8 @@ def _stacked_residuals(rows: Array, targets: Array, theta: Array) -> Array:
 class StructuredObjective(LinearTermObjective):
     r"""Mean of losses of residual vectors with a ridge and a linear term.
 
-    ``F(theta) = (1/N) sum_i g(Y_i - A_i theta) + (alpha/2) ||theta||^2 + <b, theta>`` with ``N = divisor`` and
-    ``b = linear``; the link of a loss is its last residual.
+    ``F(theta) = (1/N) sum_i g(Y_i - A_i theta) + (alpha/2) ||theta||^2 + <b, theta>`` with
+    ``N = divisor`` and ``b = linear``; the link of a loss is its last residual.
 
     Parameters
     ----------
@@ -258,18 +289,23 @@ class StructuredObjective(LinearTermObjective):
     """
 
     def __init__(
-        self, records: StructuredRecords, loss: VectorLoss, alpha: float, divisor: float | None = None,
+        self,
+        records: StructuredRecords,
+        loss: VectorLoss,
+        alpha: float,
+        divisor: float | None = None,
         linear: npt.ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         outputs = records.outputs + len(records.shared or ())
         if outputs != loss.outputs:
             raise ValueError(
-                f"The 'records' parameter of StructuredObjective must have {loss.outputs} rows per record for this "
-                f"loss. Got {outputs} instead."
+                f"The 'records' parameter of StructuredObjective must have {loss.outputs} rows "
+                f"per record for this loss. Got {outputs} instead."
             )
         super().__init__(records.dim, alpha)
         self.linear = np.zeros(self.dim) if linear is None else self._checked_linear_term(linear)
-        self.records, self.loss = records, loss
+        self.records = records
+        self.loss = loss
         self.divisor = float(records.n_rows if divisor is None else divisor)
 
     @property
@@ -294,13 +330,20 @@ class StructuredObjective(LinearTermObjective):
     def public_facts(self) -> dict[str, object]:
         """Facts about the structured objective that the certificate of a release must state."""
         return {
-            "shared": self.records.shared, "objective": "mean of losses of residual vectors", "loss": self.loss,
-            "alpha": self.alpha, "linear_term": bool(self.linear.any()), "divisor": self.divisor,
-            "n_features": self.dim, "operator_norm": self.records.operator_norm, "link_norm": self.records.link_norm,
-        }  # fmt: skip
+            "shared": self.records.shared,
+            "objective": "mean of losses of residual vectors",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "linear_term": bool(self.linear.any()),
+            "divisor": self.divisor,
+            "n_features": self.dim,
+            "operator_norm": self.records.operator_norm,
+            "link_norm": self.records.link_norm,
+        }
 
     def _sup(self, power: int, name: str) -> float:
-        link, records = self.loss.link, self.records
+        link = self.loss.link
+        records = self.records
         bound = records.operator_norm**power * float(getattr(self.loss, name))
         if link is not None:
             bound += records.link_norm**power * float(getattr(link, name))
@@ -322,8 +365,12 @@ class StructuredObjective(LinearTermObjective):
         return self.loss.bandwidth if isinstance(self.loss, ConvolvedVectorLoss) else 0.0
 
     def smoothed(self, width: float) -> StructuredObjective:
-        """Return the objective smoothed with a bandwidth of at least ``width``, for a warm start."""
-        other, loss = copy.copy(self), cast(SmoothedMax, self.loss)  # whichever smoothed loss it is
+        """Return the objective smoothed with a bandwidth of at least ``width``, for a warm
+        start.
+        """
+        # whichever smoothed loss it is
+        other = copy.copy(self)
+        loss = cast(SmoothedMax, self.loss)
         other.loss = replace(loss, bandwidth=max(width, loss.bandwidth))
         return other
 
@@ -333,7 +380,8 @@ class StructuredObjective(LinearTermObjective):
 
     def value(self, theta: npt.ArrayLike) -> float:
         """Value F(theta) of the structured objective."""
-        theta, loss = np.asarray(theta, dtype=np.float64), self.own_loss
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.own_loss
         parts = (
             (loss.value(_stacked_residuals(rows, targets, theta), level).sum(),)
             for _, rows, targets, level in self.records.blocks()
@@ -353,7 +401,9 @@ class StructuredObjective(LinearTermObjective):
         return total if norm is None else total + self.n_rows * norm.gradient(theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
-        """Gradient of the structured objective, ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
+        """Gradient of the structured objective,
+        ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``.
+        """
         theta = np.asarray(theta, dtype=np.float64)
         return self._gradient(self.gradient_sum(theta) / self.divisor, theta)
 
@@ -364,8 +414,11 @@ class StructuredObjective(LinearTermObjective):
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of the structured objective, ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
-        norm, loss = self._norm, self.own_loss
-        hessian = np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
+        norm = self._norm
+        loss = self.own_loss
+        hessian = (
+            np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
+        )
         for _, rows, targets, level in self.records.blocks():
             bends = loss.hessian(_stacked_residuals(rows, targets, theta), level)
             weighted = bends @ rows.reshape(*targets.shape, self.dim)
@@ -374,34 +427,45 @@ class StructuredObjective(LinearTermObjective):
         return self._hessian(0.5 * (hessian + hessian.T))
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
-        """Bound the error of the structured `gradient` at theta: roundings, and the loss's quadrature rule.
+        """Bound the error of the structured `gradient` at theta: roundings, and the loss's
+        quadrature rule.
 
-        With u = 2^-53: a residual is off by at most ``u ((d + 10) ||a|| ||theta|| + 4 |y|)``, which moves the loss's
-        gradient by its curvature times that; evaluating the gradient adds 64 u of its bound and ``gradient_error``;
-        every term passes through ``additions + 8`` roundings; the ridge and b add a few.
+        With u = 2^-53: a residual is off by at most ``u ((d + 10) ||a|| ||theta|| + 4 |y|)``, which
+        moves the loss's gradient by its curvature times that; evaluating the gradient adds 64 u of
+        its bound and ``gradient_error``; every term passes through ``additions + 8`` roundings; the
+        ridge and b add a few.
         """
         size = float(np.linalg.norm(theta))
-        records, share = self.records, self.n_rows / self.divisor
+        records = self.records
+        share = self.n_rows / self.divisor
         longest = max(records.operator_norm, records.link_norm)
         margin = (self.dim + 10) * np.sqrt(self.loss.outputs) * longest * size
         margin += 4 * records.mean_target_size
         errors = (self.smoothness - self.alpha) / longest * UNIT * margin
         errors += share * records.operator_norm * self.loss.gradient_error
-        roundings = (records.additions + 8 + GRADIENT_ULPS) * self.gradient_bound + 3 * self.alpha * size
+        roundings = (
+            records.additions + 8 + GRADIENT_ULPS
+        ) * self.gradient_bound + 3 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (errors + UNIT * roundings))
 
-    def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
-        """Return the structured gradient at ``theta + offset`` to twice the digits, and a bound on its error.
+    def refined_gradient(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
+    ) -> tuple[Array, float]:
+        """Return the structured gradient at ``theta + offset`` to twice the digits, and a bound on
+        its error.
 
-        As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
-        roundings however many records there are.
+        As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes
+        through a few roundings however many records there are.
         """
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
-        records, step = self.records, max(1, _BLOCK // self.records.outputs)
+        records = self.records
+        step = max(1, _BLOCK // self.records.outputs)
         longest = max(records.operator_norm, records.link_norm)
         sums: CompensatedBlockSum | None = None
-        residual_sizes, loss, norm = 0.0, self.own_loss, self._norm
+        residual_sizes = 0.0
+        loss = self.own_loss
+        norm = self._norm
         for _, rows, targets, level in records.blocks(step):
             z, correction = exact_objective_margins(rows, theta)
             correction += rows @ shift
@@ -418,9 +482,14 @@ class StructuredObjective(LinearTermObjective):
             found, length = norm.refined_gradient(theta, shift)
             total = total + self.n_rows * found
             residual_sizes += self.n_rows * length
-        bend = (self.smoothness - self.alpha) / longest  # per unit of a residual's error, all records
+        bend = (
+            self.smoothness - self.alpha
+        ) / longest  # per unit of a residual's error, all records
         off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(self.loss.outputs) * longest * tail
-        errors = bend * off + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
+        errors = (
+            bend * off
+            + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
+        )
         roundings = (12 + GRADIENT_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
         roundings += 2 * float(np.linalg.norm(self.linear))
         gradient = self._gradient(total / self.divisor, theta) + self.alpha * shift

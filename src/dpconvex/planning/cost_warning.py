@@ -13,7 +13,8 @@ from dpconvex.privacy import certificate as certificates
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
-# Lost share of what columns bring, in the reference populations, beyond which noise alone costs as much as all of it.
+# Lost share of what columns bring, in the reference populations, beyond which noise alone costs as
+# much as all of it.
 _MOST_LOST = math.sqrt(0.5)
 _LITTLE_LOST = 0.4  # may be lost where more rows or budget are said to do
 _MOST_OCTAVES = 40  # by which rows or budget are raised
@@ -29,44 +30,54 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
 
 
 def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
-    """Warn where a fit will gain little over a private constant, has no bounds of its columns, or promises little."""
+    """Warn where a fit will gain little over a private constant, has no bounds of its columns,
+    or promises little.
+    """
     unbounded, generous = certificates.certified_problems(certificate)
     if unbounded is not None:
         warnings.warn(unbounded, UnboundedColumnsWarning, stacklevel=6)
     if generous is not None:
         warnings.warn(generous, certificates.LargeDeltaWarning, stacklevel=6)
-    bounds, guarantee, parameters = certificate.bounds, certificate.guarantee, certificate.parameters
+    bounds = certificate.bounds
+    guarantee = certificate.guarantee
+    parameters = certificate.parameters
     if certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth":
         return  # nothing is predicted of others
     if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
         return
-    problems, settings = parameters.get("problems", 1), dict(parameters["gradient"])
+    problems = parameters.get("problems", 1)
+    settings = dict(parameters["gradient"])
     settings["inference"] = parameters.get("inference", False)
     mu = gaussian_budget(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 
     def lost(more_rows: float, more_budget: float) -> float:
-        facts, budget = replace(bounds, n_samples=round(more_rows * bounds.n_samples)), more_budget * mu
+        facts = replace(bounds, n_samples=round(more_rows * bounds.n_samples))
+        budget = more_budget * mu
         plan = plan_fit(facts, budget, settings)
         return _lost_share(facts, plan.config, plan.calibrated_noise(facts, budget))
 
-    # Columns of real tables are less even than those of the reference populations: twice as many records do.
+    # Columns of real tables are less even than those of the reference populations: twice as many
+    # records do.
     rows = 2 * bounds.n_samples * _cost_growth_factor(lambda factor: lost(factor, 1.0))
     more = 2 * math.sqrt(problems) * mu * _cost_growth_factor(lambda factor: lost(1.0, factor))
-    unit, budget = bounds.counted, ""
+    unit = bounds.counted
+    budget = ""
     if more < _LARGEST_MU:  # for a few rows no budget does
         budget = f", or mu of {more:.2g},"
         if isinstance(guarantee, ApproxDP):
             budget = f", or epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g},"
     warnings.warn(
-        f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} {unit}: the fit "
-        f"will predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} {unit}{budget} "
-        "would do; so would fewer columns.",
+        f"Privacy will cost more than {bounds.n_features} columns can bring at "
+        f"{bounds.n_samples:,} {unit}: the fit will predict nearly the same value for every row. "
+        f"About {float(f'{rows:.2g}'):,.0f} {unit}{budget} would do; so would fewer columns.",
         PrivacyCostWarning,
         stacklevel=6,
     )
 
 
-def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, certificates.CertifiedNoise]) -> float:
+def _lost_share(
+    bounds: LinearBounds, config: FitConfig, terms: Mapping[str, certificates.CertifiedNoise]
+) -> float:
     """Return the predicted excess over that of a constant, for a middling residual scale."""
     excess, constant = descent_excess(bounds, config, terms)
     # With a single coefficient a constant is as good.
@@ -74,10 +85,14 @@ def _lost_share(bounds: LinearBounds, config: FitConfig, terms: Mapping[str, cer
 
 
 def _cost_growth_factor(lost: Callable[[float], float]) -> float:
-    """Return by how much a number must grow for little enough to be lost, to an eighth of an octave."""
-    low, high = -1.0, 0.0
+    """Return by how much a number must grow for little enough to be lost, to an eighth of an
+    octave.
+    """
+    low = -1.0
+    high = 0.0
     while high < _MOST_OCTAVES and lost(2.0**high) > _LITTLE_LOST:
-        low, high = high, high + 1
+        low = high
+        high = high + 1
     for _ in range(3):
         middle = (low + high) / 2
         low, high = (middle, high) if lost(2.0**middle) > _LITTLE_LOST else (low, middle)

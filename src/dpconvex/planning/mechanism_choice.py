@@ -1,8 +1,10 @@
-"""The choice of a mechanism and of its public parameters, for each task; ``mechanism="auto"`` is resolved here.
+"""The choice of a mechanism and of its public parameters, for each task; ``mechanism="auto"`` is
+resolved here.
 
-``"auto"`` takes noisy descent, or for pure epsilon the perturbed minimiser with the smallest predicted risk. Noisy
-descent needs no penalty, keeps to a private constant where columns cannot pay for their noise, and is consistent;
-perturbed objectives were ahead of it only between some 50 and 100 records after noise.
+``"auto"`` takes noisy descent, or for pure epsilon the perturbed minimiser with the smallest
+predicted risk. Noisy descent needs no penalty, keeps to a private constant where columns cannot pay
+for their noise, and is consistent; perturbed objectives were ahead of it only between some 50 and
+100 records after noise.
 """
 
 import math
@@ -41,28 +43,37 @@ from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, guarantee
 from dpconvex.smoothing import Kernel, convolve, convolve_vector
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
-SmoothPairLoss = losses.PairLogistic | losses.PairHinge | losses.PairSquared | losses.PairSquaredHinge
+SmoothPairLoss = (
+    losses.PairLogistic | losses.PairHinge | losses.PairSquared | losses.PairSquaredHinge
+)
 
 _SGD_STEPS = 2000  # each reads a fiftieth of the records: forty passes
 _SGD_BATCHES = 50
 
 _HINGE_BANDWIDTH = 0.5  # of the rounded kink, in units of the score difference
-_SCORE_NOISE = 0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
+_SCORE_NOISE = (
+    0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
+)
 _COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
-# Records per coefficient that noise leaves, n mu / (d + 1), from which on a descent outdoes the moments.
+# Records per coefficient that noise leaves, n mu / (d + 1), from which on a descent outdoes the
+# moments.
 _DESCENT_RECORDS = 4.0
 
 
 @dataclass(frozen=True)
 class MechanismRequest(Generic[AnyBounds]):
-    """The public settings of a fit, in mapped units; ``alpha`` and ``bandwidth`` are the user's, or None."""
+    """The public settings of a fit, in mapped units; ``alpha`` and ``bandwidth`` are the user's,
+    or None.
+    """
 
     guarantee: Guarantee  # of all problems together
     bounds: AnyBounds  # with the plain loss and no penalty
     kernel: Kernel | None = None
     alpha: float | None = None
     bandwidth: float | None = None
-    smooth_loss: losses.PointwiseLoss | losses.Tweedie | None = None  # a classifier's, for smooth objectives
+    smooth_loss: losses.PointwiseLoss | losses.Tweedie | None = (
+        None  # a classifier's, for smooth objectives
+    )
     problems: int = 1  # one per class of more than two
     joint_loss: losses.SeveralMarginLoss | None = None  # of more than two classes in one fit
     levels: tuple[float, ...] = ()  # of several quantiles that one run finds
@@ -73,7 +84,9 @@ class MechanismRequest(Generic[AnyBounds]):
 
 @dataclass(frozen=True)
 class MechanismChoice:
-    """A mechanism, the facts it certifies, and the risk predicted for it; infinite where none is needed."""
+    """A mechanism, the facts it certifies, and the risk predicted for it; infinite where none is
+    needed.
+    """
 
     mechanism: Mechanism
     bounds: Bounds
@@ -90,9 +103,14 @@ Chooser = Callable[[Any, MechanismRequest[Any]], MechanismChoice]
 
 
 def _choose_mechanism(
-    mechanism: object, request: MechanismRequest[AnyBounds], choosers: Mapping[str, Chooser], owner: str
+    mechanism: object,
+    request: MechanismRequest[AnyBounds],
+    choosers: Mapping[str, Chooser],
+    owner: str,
 ) -> MechanismChoice:
-    """Choose the mechanism that was named, or for ``"auto"`` the best; raises what the first candidate raised."""
+    """Choose the mechanism that was named, or for ``"auto"`` the best; raises what the first
+    candidate raised.
+    """
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         found = resolve_mechanism(mechanism, owner)
         if found.name not in choosers:
@@ -113,13 +131,17 @@ def _choose_mechanism(
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def choose_quantile_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
-    """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
+def choose_quantile_mechanism(
+    mechanism: object, request: LinearRequest, owner: str
+) -> MechanismChoice:
+    """Return the choice for quantiles; ``request.bounds`` has the plain pinball loss,
+    ``request.kernel`` is given.
+    """
     if request.levels:
         if isinstance(request.guarantee, PureDP):
             raise ValueError(
-                f"Several quantiles in one fit of {owner} need an (epsilon, delta) or mu budget. Got pure epsilon "
-                "instead. Give a delta above 0, or fit one quantile at a time."
+                f"Several quantiles in one fit of {owner} need an (epsilon, delta) or mu budget. "
+                "Got pure epsilon instead. Give a delta above 0, or fit one quantile at a time."
             )
         named = "gradient" if isinstance(mechanism, str) and mechanism == "auto" else mechanism
         if resolve_mechanism(named, owner).name != "gradient":
@@ -129,64 +151,97 @@ def choose_quantile_mechanism(mechanism: object, request: LinearRequest, owner: 
     return _choose_mechanism(mechanism, request, _QUANTILE_CHOOSERS, owner)
 
 
-def choose_classifier_mechanism(mechanism: object, request: LinearRequest, owner: str) -> MechanismChoice:
-    """Return the choice for linear classifiers; descents go along the loss of ``request.bounds``."""
+def choose_classifier_mechanism(
+    mechanism: object, request: LinearRequest, owner: str
+) -> MechanismChoice:
+    """Return the choice for linear classifiers; descents go along the loss of
+    ``request.bounds``.
+    """
     return _choose_mechanism(mechanism, request, _CLASSIFIER_CHOOSERS, owner)
 
 
 def _pinball_and_kernel(request: LinearRequest) -> tuple[losses.Pinball, Kernel]:
-    loss, kernel = request.bounds.loss, request.kernel
+    loss = request.bounds.loss
+    kernel = request.kernel
     assert isinstance(loss, losses.Pinball)
     assert kernel is not None
     return loss, kernel
 
 
-def _choose_quantile_objective(mechanism: ObjectivePerturbation, request: LinearRequest) -> MechanismChoice:
+def _choose_quantile_objective(
+    mechanism: ObjectivePerturbation, request: LinearRequest
+) -> MechanismChoice:
     loss, kernel = _pinball_and_kernel(request)
-    alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
+    alpha = request.alpha
+    bandwidth = request.bandwidth
+    level = loss.quantile
     predicted = math.inf
     if alpha is None or bandwidth is None:
         facts = request.bounds, request.guarantee
         chosen = excess_risk.objective_prescription(level, kernel, *facts, alpha, bandwidth)
-        alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level or level
+        alpha = chosen.alpha
+        bandwidth = chosen.bandwidth
+        level = chosen.level or level
         predicted = chosen.excess_risk
-    bounds = replace(request.bounds, loss=convolve(losses.Pinball(level), kernel, bandwidth), alpha=alpha)
+    bounds = replace(
+        request.bounds, loss=convolve(losses.Pinball(level), kernel, bandwidth), alpha=alpha
+    )
     return MechanismChoice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
-def _choose_quantile_output(mechanism: OutputPerturbation, request: LinearRequest) -> MechanismChoice:
+def _choose_quantile_output(
+    mechanism: OutputPerturbation, request: LinearRequest
+) -> MechanismChoice:
     plain, kernel = _pinball_and_kernel(request)
-    chosen = excess_risk.output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    chosen = excess_risk.output_prescription(
+        plain.quantile, request.bounds, request.guarantee, request.alpha
+    )
     loss = plain if request.bandwidth is None else convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
     return MechanismChoice(mechanism, bounds, chosen.excess_risk, bandwidth=request.bandwidth)
 
 
-def _choose_descent_mechanism(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
-    settings = mechanism.settings(request.bandwidth, request.kernel, request.levels, request.targets)
+def _choose_descent_mechanism(
+    mechanism: NoisyGradientDescent, request: LinearRequest
+) -> MechanismChoice:
+    settings = mechanism.settings(
+        request.bandwidth, request.kernel, request.levels, request.targets
+    )
     if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if request.row_map is not None and request.row_map.low is None:
         bounds = replace(bounds, max_norm=request.row_map.weighted(mechanism.clip_limit).max_norm)
-    return MechanismChoice(mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth)
+    return MechanismChoice(
+        mechanism, bounds, parameters={"gradient": settings}, bandwidth=request.bandwidth
+    )
 
 
 def _choose_quantile_sgd(mechanism: NoisySGD, request: LinearRequest) -> MechanismChoice:
-    """Choose the smoothing of SGD as in Theorem 3.4 of the quantile paper: as little as its mechanism's steps allow."""
+    """Choose the smoothing of SGD as in Theorem 3.4 of the quantile paper: as little as its
+    mechanism's steps allow.
+    """
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
         # The rate of batches of a fixed size would tell the private number of rows.
         mechanism = NoisySGD(sampling="poisson")
     settings = mechanism.settings(bounds, request.guarantee)
-    bandwidth = request.bandwidth or contractive_bandwidth(kernel, bounds.curvature_factor, settings["step_size"])
+    bandwidth = request.bandwidth or contractive_bandwidth(
+        kernel, bounds.curvature_factor, settings["step_size"]
+    )
     bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
-    return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+    return MechanismChoice(
+        mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth
+    )
 
 
-def _choose_quantile_phased(mechanism: PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
-    """Choose as little smoothing as keeps a phased mechanism contractive; certified solutions need none."""
+def _choose_quantile_phased(
+    mechanism: PhasedERM | PhasedSGD, request: LinearRequest
+) -> MechanismChoice:
+    """Choose as little smoothing as keeps a phased mechanism contractive; certified solutions
+    need none.
+    """
     loss, kernel = _pinball_and_kernel(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     bandwidth = request.bandwidth
@@ -198,7 +253,9 @@ def _choose_quantile_phased(mechanism: PhasedERM | PhasedSGD, request: LinearReq
     if bandwidth is not None:
         bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
     settings = mechanism.settings(bounds, request.guarantee)
-    return MechanismChoice(mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth)
+    return MechanismChoice(
+        mechanism, bounds, parameters={mechanism.name: settings}, bandwidth=bandwidth
+    )
 
 
 def _smooth_bounds(request: LinearRequest) -> LinearBounds:
@@ -209,22 +266,35 @@ def _smooth_bounds(request: LinearRequest) -> LinearBounds:
 def _choose_classifier_minimiser(mechanism: Minimiser, request: LinearRequest) -> MechanismChoice:
     parameters = {"problems": request.problems}
     bounds = _smooth_bounds(request)
-    chosen = excess_risk.classifier_prescription(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
-    return MechanismChoice(mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters)
+    chosen = excess_risk.classifier_prescription(
+        mechanism.name, bounds, request.guarantee, parameters, request.alpha
+    )
+    return MechanismChoice(
+        mechanism, replace(bounds, alpha=chosen.alpha), chosen.excess_risk, parameters
+    )
 
 
-def _choose_classifier_descent(mechanism: NoisyGradientDescent, request: LinearRequest) -> MechanismChoice:
+def _choose_classifier_descent(
+    mechanism: NoisyGradientDescent, request: LinearRequest
+) -> MechanismChoice:
     problems = request.problems
     if request.joint_loss is not None and not mechanism.plain:
-        request, problems = replace(request, bounds=replace(request.bounds, loss=request.joint_loss)), 1
+        request = replace(request, bounds=replace(request.bounds, loss=request.joint_loss))
+        problems = 1
     chosen = _choose_descent_mechanism(mechanism, request)
     return replace(chosen, parameters={"problems": problems, **chosen.parameters})
 
 
-def _choose_classifier_sgd(mechanism: NoisySGD | PhasedERM | PhasedSGD, request: LinearRequest) -> MechanismChoice:
+def _choose_classifier_sgd(
+    mechanism: NoisySGD | PhasedERM | PhasedSGD, request: LinearRequest
+) -> MechanismChoice:
     bounds = replace(_smooth_bounds(request), alpha=request.alpha or 0.0)
-    settings = mechanism.settings(bounds, guarantee_per_problem(request.guarantee, request.problems))
-    return MechanismChoice(mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings})
+    settings = mechanism.settings(
+        bounds, guarantee_per_problem(request.guarantee, request.problems)
+    )
+    return MechanismChoice(
+        mechanism, bounds, parameters={"problems": request.problems, mechanism.name: settings}
+    )
 
 
 _QUANTILE_CHOOSERS: dict[str, Chooser] = {
@@ -241,11 +311,14 @@ _CLASSIFIER_CHOOSERS: dict[str, Chooser] = {
 }
 
 
-def contractive_bandwidth(kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0) -> float:
-    """Choose the smallest bandwidth at which a mechanism's gradient step takes no two points further apart.
+def contractive_bandwidth(
+    kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0
+) -> float:
+    """Choose the smallest bandwidth at which a mechanism's gradient step takes no two points
+    further apart.
 
-    ``peak curvature_factor / (2 / step_size - alpha)``: a smoothed pinball loss, whose slope jumps by 1, then has
-    curvature ``2 / step_size - alpha`` in theta.
+    ``peak curvature_factor / (2 / step_size - alpha)``: a smoothed pinball loss, whose slope jumps
+    by 1, then has curvature ``2 / step_size - alpha`` in theta.
     """
     room = 2 / step_size - alpha
     if not room > 0:
@@ -256,8 +329,12 @@ def contractive_bandwidth(kernel: Kernel, curvature_factor: float, step_size: fl
     return kernel.peak * curvature_factor / room
 
 
-def choose_structured_mechanism(mechanism: object, request: StructuredRequest, owner: str) -> MechanismChoice:
-    """Choose a mechanism for losses of matrices; ``"auto"`` takes the smallest predicted risk that is offered."""
+def choose_structured_mechanism(
+    mechanism: object, request: StructuredRequest, owner: str
+) -> MechanismChoice:
+    """Choose a mechanism for losses of matrices; ``"auto"`` takes the smallest predicted risk
+    that is offered.
+    """
     named = {
         "objective": ObjectivePerturbation(),
         "gradient": StructuredGradientDescent(),
@@ -277,12 +354,15 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
         return _choose_structured_descent(mechanism, request)
     if not (isinstance(mechanism, str) and mechanism == "auto"):
         kinds = "ObjectivePerturbation, OutputPerturbation, NoisySGD or StructuredGradientDescent"
-        raise parameter_error("mechanism", owner, f"one of {['auto', *named]}, {kinds}", repr(mechanism))
+        raise parameter_error(
+            "mechanism", owner, f"one of {['auto', *named]}, {kinds}", repr(mechanism)
+        )
     choices: list[MechanismChoice] = []
     pure = isinstance(request.guarantee, PureDP)
     if not pure:
         choices.append(_choose_structured_descent(StructuredGradientDescent(), request))
-    # Losses that cannot be smoothed are left to descent; pure epsilon beyond rank 1 to output perturbation.
+    # Losses that cannot be smoothed are left to descent; pure epsilon beyond rank 1 to output
+    # perturbation.
     if not isinstance(request.guarantee, GaussianDP) and not (pure and request.bounds.rank > 1):
         try:
             choices.append(_choose_structured_minimiser(ObjectivePerturbation(), request))
@@ -294,8 +374,13 @@ def choose_structured_mechanism(mechanism: object, request: StructuredRequest, o
     return min(choices, key=lambda choice: choice.predicted_risk)
 
 
-def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredRequest) -> MechanismChoice:
-    alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
+def _choose_structured_minimiser(
+    mechanism: Minimiser, request: StructuredRequest
+) -> MechanismChoice:
+    alpha = request.alpha
+    bandwidth = request.bandwidth
+    kernel = request.kernel
+    predicted = math.inf
     assert kernel is not None
     output = isinstance(mechanism, OutputPerturbation)
     if alpha is None or bandwidth is None or output or request.bounds.loss.link is not None:
@@ -303,7 +388,9 @@ def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredReques
         if output:
             prescribe = structured.structured_output_prescription
         chosen = prescribe(kernel, request.bounds, request.guarantee, alpha, bandwidth)
-        alpha, bandwidth, predicted = chosen.alpha, chosen.bandwidth, chosen.excess_risk
+        alpha = chosen.alpha
+        bandwidth = chosen.bandwidth
+        predicted = chosen.excess_risk
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=alpha)
     return MechanismChoice(mechanism, bounds, predicted, {"bandwidth": bandwidth})
@@ -312,7 +399,9 @@ def _choose_structured_minimiser(mechanism: Minimiser, request: StructuredReques
 def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -> MechanismChoice:
     predicted = math.inf
     if isinstance(mechanism, StructuredGradientDescent):
-        rate, predicted = structured.structured_step_size(request.bounds, request.guarantee, mechanism.steps)
+        rate, predicted = structured.structured_step_size(
+            request.bounds, request.guarantee, mechanism.steps
+        )
         if mechanism.step_size is None:
             mechanism = replace(mechanism, step_size=rate)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
@@ -326,10 +415,12 @@ def _choose_structured_descent(mechanism: Descent, request: StructuredRequest) -
 def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> SmoothPairLoss:
     """Choose the smooth pairwise loss that a name or object stands for."""
     named: dict[str, SmoothPairLoss] = {
-        "logistic": losses.PairLogistic("2"), "natural-logistic": losses.PairLogistic("e"),
-        "hinge": losses.PairHinge(bandwidth or _HINGE_BANDWIDTH), "squared": losses.PairSquared(),
+        "logistic": losses.PairLogistic("2"),
+        "natural-logistic": losses.PairLogistic("e"),
+        "hinge": losses.PairHinge(bandwidth or _HINGE_BANDWIDTH),
+        "squared": losses.PairSquared(),
         "squared-hinge": losses.PairSquaredHinge(),
-    }  # fmt: skip
+    }
     if isinstance(loss, str) and loss in named:
         return named[loss]
     if isinstance(loss, SmoothPairLoss) and math.isfinite(loss.smoothness):
@@ -340,7 +431,8 @@ def choose_pair_loss(loss: object, bandwidth: float | None, owner: str) -> Smoot
 
 def _pairwise_perturbation_noise_norm(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     """Return the typical norm of noise that hides the change of F's gradient."""
-    gamma, size = bounds.gradient_sensitivity, bounds.dimension
+    gamma = bounds.gradient_sensitivity
+    size = bounds.dimension
     if isinstance(guarantee, GaussianDP):
         return gamma * math.sqrt(size) / guarantee.mu
     delta = guarantee.delta(math.inf)
@@ -351,11 +443,14 @@ def _pairwise_perturbation_noise_norm(bounds: PairwiseBounds, guarantee: Guarant
 
 def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
     """Choose the penalty of the mechanisms that perturb an objective of pairs, or its minimiser."""
-    # alpha = 20 U ||noise||: noise moves the score of no row by more than 1/20. The direction is what counts for the
-    # AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation also
-    # needs a small change of the Hessian's trace, kappa <= epsilon / 10 or epsilon / (8 log(1 / delta)).
+    # alpha = 20 U ||noise||: noise moves the score of no row by more than 1/20. The direction is
+    # what counts for the AUC, and a large penalty only makes it more like the difference of the
+    # class means. Objective perturbation also needs a small change of the Hessian's trace, kappa <=
+    # epsilon / 10 or epsilon / (8 log(1 / delta)).
     alpha = 1.0
-    for _ in range(60):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
+    for _ in range(
+        60
+    ):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
         facts = replace(bounds, alpha=alpha)
         alpha = facts.row_norm * _pairwise_perturbation_noise_norm(facts, guarantee) / _SCORE_NOISE
     kappa = 0.5
@@ -366,17 +461,21 @@ def _choose_pair_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
 
 
 def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float:
-    """Choose the penalty without which no objective mechanism for pairs is private; 0 where noise suffices."""
-    # It makes the curvature ratio epsilon / (8 log(1 / delta)), or for pure epsilon the ratio at which the Jacobian
-    # takes half of epsilon, d (exp(epsilon / (2 d)) - 1): the Delta of Algorithm 2 of the AUC paper, from public facts
-    # and with counts that are bounds. The certificate states it.
+    """Choose the penalty without which no objective mechanism for pairs is private; 0 where
+    noise suffices.
+    """
+    # It makes the curvature ratio epsilon / (8 log(1 / delta)), or for pure epsilon the ratio at
+    # which the Jacobian takes half of epsilon, d (exp(epsilon / (2 d)) - 1): the Delta of Algorithm
+    # 2 of the AUC paper, from public facts and with counts that are bounds. The certificate states
+    # it.
     try:
         calibrate_auc_objective(bounds, guarantee, {})
         return 0.0
     except ValueError:
         if isinstance(guarantee, GaussianDP):
             raise
-    delta, size = guarantee.delta(math.inf), bounds.dimension
+    delta = guarantee.delta(math.inf)
+    size = bounds.dimension
     if delta > 0:
         ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / delta)))
     else:
@@ -386,15 +485,21 @@ def _choose_added_penalty(bounds: PairwiseBounds, guarantee: Guarantee) -> float
 
 
 def choose_auc_mechanism(
-    mechanism: object, bounds: PairwiseBounds, single: LinearBounds, guarantee: Guarantee, alpha: float | None,
-    find_length: bool, owner: str,
-) -> MechanismChoice:  # fmt: skip
+    mechanism: object,
+    bounds: PairwiseBounds,
+    single: LinearBounds,
+    guarantee: Guarantee,
+    alpha: float | None,
+    find_length: bool,
+    owner: str,
+) -> MechanismChoice:
     """Choose the mechanism for the AUC.
 
-    ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
-    descent goes: a ranking by the odds of a label has the largest AUC. With ``find_length`` and no alpha given,
-    objective perturbation first finds a typical length of rows, if the budget suffices to count half of the rows;
-    bounds and alpha are then in units of that length.
+    ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic
+    loss noisy gradient descent goes: a ranking by the odds of a label has the largest AUC. With
+    ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows,
+    if the budget suffices to count half of the rows; bounds and alpha are then in units of that
+    length.
     """
     pure = not isinstance(guarantee, GaussianDP) and guarantee.delta(math.inf) == 0
     steep = not math.isfinite(float(bounds.loss.lipschitz))
@@ -406,9 +511,11 @@ def choose_auc_mechanism(
             few = steep or records < _DESCENT_RECORDS
             mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     named: dict[str, Mechanism] = {
-        "moments": Moments(), "objective": PairwiseObjectivePerturbation(), "output": OutputPerturbation(),
+        "moments": Moments(),
+        "objective": PairwiseObjectivePerturbation(),
+        "output": OutputPerturbation(),
         "gradient": NoisyGradientDescent(),
-    }  # fmt: skip
+    }
     found: Mechanism | None = None
     if isinstance(mechanism, str):
         found = named.get(mechanism)
@@ -421,11 +528,14 @@ def choose_auc_mechanism(
         raise parameter_error("mechanism", owner, allowed, repr(mechanism))
     if isinstance(found, NoisyGradientDescent):
         settings = {**found.settings(), "ranking": True}
-        return MechanismChoice(found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings})
+        return MechanismChoice(
+            found, replace(single, alpha=alpha or 0.0), parameters={"gradient": settings}
+        )
     if isinstance(found, Moments) and bounds.neighbors != "replace_one":
         raise ValueError(
-            f"The 'mechanism' parameter of {owner} must not be 'moments' under add_or_remove_one: their sensitivities "
-            "are known for a replaced record. Use 'gradient', 'objective' or 'output'."
+            f"The 'mechanism' parameter of {owner} must not be 'moments' under add_or_remove_one: "
+            "their sensitivities are known for a replaced record. Use 'gradient', 'objective' or "
+            "'output'."
         )
     own: Facts = {}
     perturbed = isinstance(found, PairwiseObjectivePerturbation)
@@ -435,9 +545,14 @@ def choose_auc_mechanism(
             own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
             bounds = replace(bounds, row_norm=1.0, diameter=2.0)
     if alpha is None:
-        alpha = _choose_pair_penalty(bounds, guarantee) if perturbed or isinstance(found, OutputPerturbation) else 0.0
+        alpha = (
+            _choose_pair_penalty(bounds, guarantee)
+            if perturbed or isinstance(found, OutputPerturbation)
+            else 0.0
+        )
     elif perturbed:
         added = _choose_added_penalty(replace(bounds, alpha=alpha), guarantee)
         if added > 0:
-            own, alpha = {**own, ADDED: added}, alpha + added
+            own = {**own, ADDED: added}
+            alpha = alpha + added
     return MechanismChoice(found, replace(bounds, alpha=alpha), parameters=own)

@@ -1,14 +1,16 @@
 r"""The planner: predicted accuracy of every mechanism and the rows it needs, before any data.
 
-The predictions are those that choose the estimators' defaults, with the cost of sampling added. They hold for a
-reference population in mapped units: columns fill [-1, 1] with normal values of standard deviation ``feature_spread``;
+The predictions are those that choose the estimators' defaults, with the cost of sampling added.
+They hold for a reference population in mapped units: columns fill [-1, 1] with normal values of
+standard deviation ``feature_spread``;
 
-- quantiles: targets fill [-1, 1], residuals are normal with standard deviation ``residual_scale``, and the
-  ``d + 1`` coefficients have equal squares that sum to 1, their signs at random;
+- quantiles: targets fill [-1, 1], residuals are normal with standard deviation ``residual_scale``,
+  and the ``d + 1`` coefficients have equal squares that sum to 1, their signs at random;
 - linear: the same, with the squared error;
 - poisson, gamma, tweedie: the same for the logarithm of the mean, residuals in units of the mean;
 - logistic: labels follow a logistic model whose margins have mean 1 or -1 and variance 2;
-- hazard, ordinal: as logistic; a record tells more of ordered levels, and their fits lose down to a fifth of it.
+- hazard, ordinal: as logistic; a record tells more of ordered levels, and their fits lose down to a
+  fifth of it.
 
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
 """
@@ -33,20 +35,27 @@ from dpconvex.types import Array
 
 RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
 MECHANISMS = {
-    "quantile": ("gradient", "objective", "output"), "linear": ("gradient", "output"),
-    **dict.fromkeys(RATES, ("gradient", "objective", "output")), "logistic": ("gradient", "objective", "output"),
-    "hazard": ("gradient",), "ordinal": ("gradient",),
-}  # fmt: skip
+    "quantile": ("gradient", "objective", "output"),
+    "linear": ("gradient", "output"),
+    **dict.fromkeys(RATES, ("gradient", "objective", "output")),
+    "logistic": ("gradient", "objective", "output"),
+    "hazard": ("gradient",),
+    "ordinal": ("gradient",),
+}
 MARGINS = ("logistic", "hazard", "ordinal")  # tasks whose risk is that of log odds
 QUANTITIES = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
     "linear": "extra squared error, as a share of the best linear model's",
     **dict.fromkeys(RATES, "extra deviance, as a share of the best log-linear model's"),
     "logistic": "extra logistic loss over the best linear model's, in nats",
-    **dict.fromkeys(("hazard", "ordinal"), "extra log loss of a record over the best model's, in nats"),
+    **dict.fromkeys(
+        ("hazard", "ordinal"), "extra log loss of a record over the best model's, in nats"
+    ),
 }
 _KERNEL = LogisticKernel()
-_FEWEST, _MOST = 10, 10**9  # rows that are searched
+# rows that are searched
+_FEWEST = 10
+_MOST = 10**9
 _CLOSE = 1.02  # and how closely
 
 
@@ -55,8 +64,12 @@ class Forecast:
     """The prediction for one mechanism."""
 
     mechanism: str  # its name, "none" for a fit without privacy, or "constant"
-    excess_risk: float  # predicted at the given number of rows; infinite where the mechanism cannot run
-    samples_needed: int | None = None  # at which the wanted risk is met; None where a billion rows do not suffice
+    excess_risk: (
+        float  # predicted at the given number of rows; infinite where the mechanism cannot run
+    )
+    samples_needed: int | None = (
+        None  # at which the wanted risk is met; None where a billion rows do not suffice
+    )
 
 
 @dataclass(frozen=True)
@@ -95,19 +108,25 @@ class PlannedProblem:
         return LinearBounds(*facts, neighbors=self.neighbors, people=self.people)
 
     def risk(self, mechanism: str) -> float:
-        """Return the excess risk that the planner predicts; infinite where the mechanism cannot run."""
+        """Return the excess risk that the planner predicts; infinite where the mechanism cannot
+        run.
+        """
         try:
             if self.task in MARGINS:
                 return self._logistic_risk(mechanism)
             if self.task == "linear" or self.task in RATES:
                 return float(excess_risk.mean_excess(self._linear_excess(mechanism)))
-            each = [self._quantile_excess(mechanism, level) for level in self.levels or (self.quantile,)]
+            each = [
+                self._quantile_excess(mechanism, level) for level in self.levels or (self.quantile,)
+            ]
             return float(np.mean([excess_risk.mean_excess(excess) for excess in each]))
         except ValueError:  # no penalty fits a tiny budget
             return math.inf
 
     def forecast(self, mechanism: str, wanted: float | None) -> Forecast:
-        """Return the planner's forecast: the risk, and the rows for the wanted one by bisection to 2 %."""
+        """Return the planner's forecast: the risk, and the rows for the wanted one by bisection
+        to 2 %.
+        """
         risk = self.risk(mechanism)
         if wanted is None:
             return Forecast(mechanism, risk)
@@ -115,7 +134,8 @@ class PlannedProblem:
         def enough(rows: int) -> bool:
             return replace(self, n_samples=rows).risk(mechanism) <= wanted
 
-        low, high = _FEWEST, _MOST
+        low = _FEWEST
+        high = _MOST
         if not enough(high):
             return Forecast(mechanism, risk)
         if enough(low):
@@ -130,19 +150,28 @@ class PlannedProblem:
         return Forecast(mechanism, risk, high)
 
     def _reference(self) -> tuple[float, Array]:
-        """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
+        """Return the second moment of a column and the residual scales of the reference
+        population, or the guesses.
+        """
         scales = excess_risk.RATE_SCALES if self.task in RATES else excess_risk.RESIDUAL_SCALES
         scales = scales if self.residual_scale is None else np.array([self.residual_scale])
-        moment = excess_risk.reference_moment(self.bounds) if self.feature_spread is None else self.feature_spread**2
+        moment = (
+            excess_risk.reference_moment(self.bounds)
+            if self.feature_spread is None
+            else self.feature_spread**2
+        )
         return moment, scales
 
     def _linear_excess(self, mechanism: str) -> Array:
-        bounds, (moment, scales) = self.bounds, self._reference()
+        bounds = self.bounds
+        (moment, scales) = self._reference()
         if mechanism in ("objective", "output") and self.task in RATES:
             alpha = excess_risk.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
             noise, release = self._noise(mechanism, replace(bounds, alpha=alpha))
             facts = np.array([alpha]), noise / bounds.n_samples, release
-            risk = excess_risk.penalised_excess(bounds, *facts, curvature=1.0, margin_variance=moment)
+            risk = excess_risk.penalised_excess(
+                bounds, *facts, curvature=1.0, margin_variance=moment
+            )
             return np.asarray(2 * risk / scales**2 + bounds.dimension / bounds.n_samples)
         if mechanism == "output":
             return excess_risk.output_squares_excess(bounds, self.guarantee, moment, scales)
@@ -153,8 +182,10 @@ class PlannedProblem:
         return self._descent_excess(feature_moment=moment, residual_scales=scales)
 
     def _quantile_excess(self, mechanism: str, level: float) -> Array:
-        bounds, (moment, scales) = self.bounds, self._reference()
-        n, size = bounds.n_samples, bounds.dimension
+        bounds = self.bounds
+        (moment, scales) = self._reference()
+        n = bounds.n_samples
+        size = bounds.dimension
         if mechanism == "gradient":
             return self._descent_excess(feature_moment=moment, residual_scales=scales, level=level)
         if mechanism == "constant":
@@ -167,13 +198,21 @@ class PlannedProblem:
         elif mechanism == "objective":
             chosen = excess_risk.objective_prescription(level, _KERNEL, bounds, self.guarantee)
             loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
-            noise, release = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
+            noise, release = self._noise(
+                "objective", replace(bounds, loss=loss, alpha=chosen.alpha)
+            )
             smoothing = {"alpha": chosen.alpha, "gradient_std": noise / n, "release_std": release}
             smoothing |= {"bandwidth": chosen.bandwidth, "level": chosen.level}
-        return excess_risk.quantile_excess(level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing)
+        return excess_risk.quantile_excess(
+            level, size, moment, scales, sampling=level * (1 - level) / n, **smoothing
+        )
 
     def _logistic_risk(self, mechanism: str) -> float:
-        intercept = 1.0 if self.class_rate is None else excess_risk.logistic_excess_intercept(self.class_rate)
+        intercept = (
+            1.0
+            if self.class_rate is None
+            else excess_risk.logistic_excess_intercept(self.class_rate)
+        )
         if mechanism == "constant":
             return excess_risk.logistic_constant_excess(intercept)
         if mechanism == "gradient":
@@ -181,26 +220,38 @@ class PlannedProblem:
         settings = {"intercept": intercept}
         if mechanism != "none":
             shared = {"problems": self.problems}
-            alpha = excess_risk.classifier_prescription(mechanism, self.bounds, self.guarantee, shared).alpha
+            alpha = excess_risk.classifier_prescription(
+                mechanism, self.bounds, self.guarantee, shared
+            ).alpha
             noise, release = self._noise(mechanism, replace(self.bounds, alpha=alpha))
-            settings |= {"alpha": alpha, "gradient_std": noise / self.n_samples, "release_std": release}
+            settings |= {
+                "alpha": alpha,
+                "gradient_std": noise / self.n_samples,
+                "release_std": release,
+            }
         spreads = np.sqrt(excess_risk.SPREADS / self.n_features) * min(self.row_norm, self.max_norm)
         if self.feature_spread is not None:
             spreads = np.array([self.feature_spread])
-        n, d = self.n_samples, self.n_features
+        n = self.n_samples
+        d = self.n_features
         risks = [excess_risk.logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         return float(np.exp(np.mean(np.log(risks))))
 
     def _descent_excess(self, **population: Any) -> Array:
-        bounds, mu = self.bounds, gaussian_budget(self.guarantee, "NoisyGradientDescent")
+        bounds = self.bounds
+        mu = gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))
         plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
-        return excess_risk.descent_excess(bounds, plan.config, plan.calibrated_noise(bounds, mu), **population)[0]
+        return excess_risk.descent_excess(
+            bounds, plan.config, plan.calibrated_noise(bounds, mu), **population
+        )[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""
-        return excess_risk.prescription_noise_stds(mechanism, bounds, self.guarantee, {"problems": self.problems})
+        return excess_risk.prescription_noise_stds(
+            mechanism, bounds, self.guarantee, {"problems": self.problems}
+        )
 
 
 @dataclass(frozen=True)
@@ -210,10 +261,12 @@ class Forecasts(PlannedProblem):
     Attributes
     ----------
     wanted, forecasts : float or None, tuple of Forecast
-        The excess risk that was asked for, and a forecast for each mechanism that offers the guarantee, best first.
+        The excess risk that was asked for, and a forecast for each mechanism that offers the
+        guarantee, best first.
     without_privacy, constant : Forecast
-        Without noise or penalty, the cost of sampling alone; and for the best constant prediction, which a fit must
-        beat for its columns to be of use. Default fits fall back to one where records are few.
+        Without noise or penalty, the cost of sampling alone; and for the best constant prediction,
+        which a fit must beat for its columns to be of use. Default fits fall back to one where
+        records are few.
     """
 
     wanted: float | None
@@ -237,7 +290,8 @@ class Forecasts(PlannedProblem):
         return self.forecasts[0]
 
     def free_budget(self) -> float | None:
-        """Return the least epsilon, or mu, to plan for: privacy adds no more to the best risk than sampling.
+        """Return the least epsilon, or mu, to plan for: privacy adds no more to the best risk than
+        sampling.
 
         "Privacy for free": found within 5 %, None where no budget up to 100 will do.
         """
@@ -246,7 +300,8 @@ class Forecasts(PlannedProblem):
             problem = replace(self, guarantee=_with_budget(self.guarantee, budget))
             return problem.risk(self.best.mechanism) <= 2 * self.without_privacy.excess_risk
 
-        low, high = 1e-3, 100.0
+        low = 1e-3
+        high = 100.0
         if not free(high):
             return None
         while high > 1.05 * low:
@@ -255,19 +310,37 @@ class Forecasts(PlannedProblem):
         return high
 
     def curve(self, epsilons: Iterable[float]) -> dict[str, Array]:
-        """Return the predicted excess risk of each mechanism at each epsilon, or mu, with the plan's rows and delta."""
-        problems = [replace(self, guarantee=_with_budget(self.guarantee, float(epsilon))) for epsilon in epsilons]
+        """Return the predicted excess risk of each mechanism at each epsilon, or mu, with the
+        plan's rows and delta.
+        """
+        problems = [
+            replace(self, guarantee=_with_budget(self.guarantee, float(epsilon)))
+            for epsilon in epsilons
+        ]
         names = [forecast.mechanism for forecast in self.forecasts]
         return {name: np.array([problem.risk(name) for problem in problems]) for name in names}
 
 
 def plan(
-    task: str, n_samples: int, n_features: int, guarantee: Guarantee, *, quantile: float | Sequence[float] = 0.5,
-    neighbors: str = "replace_one", bounded: bool = True, row_norm: float | None = None,
-    residual_scale: float | None = None, feature_spread: float | None = None, class_rate: float | None = None,
-    n_classes: int = 2, people: bool = False, wanted: float | None = None, mechanisms: Sequence[str] | None = None,
-) -> Forecasts:  # fmt: skip
-    """Plan a fit: predict every mechanism's excess risk, and the rows needed for a wanted one. Sees no data.
+    task: str,
+    n_samples: int,
+    n_features: int,
+    guarantee: Guarantee,
+    *,
+    quantile: float | Sequence[float] = 0.5,
+    neighbors: str = "replace_one",
+    bounded: bool = True,
+    row_norm: float | None = None,
+    residual_scale: float | None = None,
+    feature_spread: float | None = None,
+    class_rate: float | None = None,
+    n_classes: int = 2,
+    people: bool = False,
+    wanted: float | None = None,
+    mechanisms: Sequence[str] | None = None,
+) -> Forecasts:
+    """Plan a fit: predict every mechanism's excess risk, and the rows needed for a wanted one. Sees
+    no data.
 
     Parameters
     ----------
@@ -282,27 +355,28 @@ def plan(
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
     bounded, row_norm : bool, float or None
-        Whether feature bounds will be given: columns then fill [-1, 1]. And the influence bound in mapped units;
-        ``sqrt(n_features)`` by default, 1 without feature bounds.
+        Whether feature bounds will be given: columns then fill [-1, 1]. And the influence bound in
+        mapped units; ``sqrt(n_features)`` by default, 1 without feature bounds.
     residual_scale, feature_spread : float, optional
-        Public guesses of the residuals' standard deviation, in units of half the target's range (of a rate: of its
-        mean), and of a column's, in units of its bound.
+        Public guesses of the residuals' standard deviation, in units of half the target's range (of
+        a rate: of its mean), and of a column's, in units of its bound.
     class_rate : float, optional
         Public guess of the share of one of two classes; about two thirds by default.
     n_classes : int
-        Of a target of classes. The risk of three or more is that of one against the rest; mechanisms but "gradient"
-        fit each so, and share the budget.
+        Of a target of classes. The risk of three or more is that of one against the rest;
+        mechanisms but "gradient" fit each so, and share the budget.
     people : bool
-        Whether the promise is made to people with all their rows, who are then what ``n_samples`` counts.
+        Whether the promise is made to people with all their rows, who are then what ``n_samples``
+        counts.
     wanted, mechanisms : float, sequence of str, optional
-        Excess risk to find the number of rows for, and the mechanisms to predict; by default all that offer the
-        guarantee.
+        Excess risk to find the number of rows for, and the mechanisms to predict; by default all
+        that offer the guarantee.
 
     Returns
     -------
     Forecasts
-        Within a factor of 2 of simulations from the reference population, for descents nine times in ten; other
-        populations may differ by more.
+        Within a factor of 2 of simulations from the reference population, for descents nine times
+        in ten; other populations may differ by more.
 
     Examples
     --------
@@ -315,7 +389,10 @@ def plan(
     """
     owner = "plan"
     if task not in MECHANISMS:
-        raise ValueError(f"The 'task' parameter of {owner} must be one of {list(MECHANISMS)}. Got {task!r} instead.")
+        raise ValueError(
+            f"The 'task' parameter of {owner} must be one of {list(MECHANISMS)}. Got {task!r} "
+            "instead."
+        )
     check_count("n_samples", owner, n_samples)
     check_count("n_features", owner, n_features, most=MOST_FEATURES)
     check_count("n_classes", owner, n_classes, 2)
@@ -324,36 +401,68 @@ def plan(
     for level in levels or (quantile,):
         check_number("quantile", owner, level, "a number in (0, 1)", 0, 1, low_open=True)
     guesses = {
-        "row_norm": row_norm, "residual_scale": residual_scale, "feature_spread": feature_spread, "wanted": wanted,
-    }  # fmt: skip
+        "row_norm": row_norm,
+        "residual_scale": residual_scale,
+        "feature_spread": feature_spread,
+        "wanted": wanted,
+    }
     for name, value in guesses.items():
         if value is not None:
-            check_number(name, owner, value, "None or a finite number above 0", 0, math.inf, low_open=True)
-    name, value, lacks = ("class_rate", class_rate, "classes")
+            check_number(
+                name, owner, value, "None or a finite number above 0", 0, math.inf, low_open=True
+            )
+    name = "class_rate"
+    value = class_rate
+    lacks = "classes"
     if task in MARGINS and (task == "logistic" or residual_scale is not None):
-        name, value, lacks = ("residual_scale", residual_scale, "residuals")
+        name = "residual_scale"
+        value = residual_scale
+        lacks = "residuals"
     if value is not None:
-        raise parameter_error(name, owner, f"None for the task {task}, which has no {lacks}", repr(value))
+        raise parameter_error(
+            name, owner, f"None for the task {task}, which has no {lacks}", repr(value)
+        )
     if class_rate is not None:
         allowed = "None or a number in (0, 1), at least 1e-4 and below 0.9999"
         check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
     problem = PlannedProblem(
-        task=task, n_samples=n_samples, n_features=n_features, guarantee=guarantee,
-        quantile=levels[0] if levels else cast(float, quantile), neighbors=neighbors,
-        row_norm=longest if row_norm is None else row_norm, max_norm=longest, residual_scale=residual_scale,
-        feature_spread=feature_spread, class_rate=class_rate, levels=levels if len(levels) > 1 else (),
-        people=bool(people), problems=1 if n_classes == 2 else int(n_classes),
-    )  # fmt: skip
+        task=task,
+        n_samples=n_samples,
+        n_features=n_features,
+        guarantee=guarantee,
+        quantile=levels[0] if levels else cast(float, quantile),
+        neighbors=neighbors,
+        row_norm=longest if row_norm is None else row_norm,
+        max_norm=longest,
+        residual_scale=residual_scale,
+        feature_spread=feature_spread,
+        class_rate=class_rate,
+        levels=levels if len(levels) > 1 else (),
+        people=bool(people),
+        problems=1 if n_classes == 2 else int(n_classes),
+    )
     unknown = set(mechanisms or ()) - set(MECHANISMS[task])
     if unknown:
-        raise parameter_error("mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown)))
+        raise parameter_error(
+            "mechanisms", "plan", f"None or some of {list(MECHANISMS[task])}", str(sorted(unknown))
+        )
     names = [name for name in mechanisms or MECHANISMS[task] if problem.offers(name)]
     if not names:
-        raise ValueError(f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead.")
-    found = sorted((problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk)
+        raise ValueError(
+            f"The task {task} of {owner} needs a delta above 0 or mu. Got pure epsilon-DP instead."
+        )
+    found = sorted(
+        (problem.forecast(name, wanted) for name in names), key=lambda each: each.excess_risk
+    )
     none, constant = (problem.forecast(name, wanted) for name in ("none", "constant"))
-    return Forecasts(**vars(problem), wanted=wanted, forecasts=tuple(found), without_privacy=none, constant=constant)
+    return Forecasts(
+        **vars(problem),
+        wanted=wanted,
+        forecasts=tuple(found),
+        without_privacy=none,
+        constant=constant,
+    )
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

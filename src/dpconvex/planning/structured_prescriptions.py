@@ -1,12 +1,14 @@
-r"""Forecasts for structured losses, whose records are matrices, and the parameters that minimise them.
+r"""Forecasts for structured losses, whose records are matrices, and the parameters that minimise
+them.
 
-Data are replaced by a reference population in units of the operator norm U: coefficients with ``theta_j^2 = 1/2``;
-normal residuals of standard deviation ``s``; matrices with independent entries of second moment
-``U^2 / (sqrt(d) + sqrt(m))^2``, so that their norm is about U, except in one direction, that of their mean, where the
-moment is ``U^2 / 8`` and the coefficient, a sum over columns, has the square ``d / 10``. For coefficients in error by
-``Delta`` every residual is normal with variance ``s^2 + e``, ``e = sum_j v_j Delta_j^2``, and the risk of a homogeneous
-loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in direction j. ``s`` is not public: the
-parameters minimise a mean logarithm over ``s`` from U/20 to U/2.
+Data are replaced by a reference population in units of the operator norm U: coefficients with
+``theta_j^2 = 1/2``; normal residuals of standard deviation ``s``; matrices with independent entries
+of second moment ``U^2 / (sqrt(d) + sqrt(m))^2``, so that their norm is about U, except in one
+direction, that of their mean, where the moment is ``U^2 / 8`` and the coefficient, a sum over
+columns, has the square ``d / 10``. For coefficients in error by ``Delta`` every residual is normal
+with variance ``s^2 + e``, ``e = sum_j v_j Delta_j^2``, and the risk of a homogeneous loss is
+``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in direction j. ``s`` is not
+public: the parameters minimise a mean logarithm over ``s`` from U/20 to U/2.
 """
 
 import math
@@ -19,7 +21,10 @@ from scipy.special import ndtri
 from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient_descent import AVERAGED
-from dpconvex.mechanisms.objective_perturbation import RELEASE_SHARE, calibrate_objective_perturbation
+from dpconvex.mechanisms.objective_perturbation import (
+    RELEASE_SHARE,
+    calibrate_objective_perturbation,
+)
 from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
 from dpconvex.planning.excess_risk import (
     NO_CURVATURE,
@@ -48,30 +53,43 @@ _NARROW = 0.05  # bandwidth in units of the operator norm where the noise does n
 
 @lru_cache(maxsize=64)
 def _structured_loss_height(loss: VectorLoss) -> float:
-    """Return ``c = E g(v) - g(0)`` for a standard normal v: the slope of the risk in the residuals' scale."""
+    """Return ``c = E g(v) - g(0)`` for a standard normal v: the slope of the risk in the
+    residuals' scale.
+    """
     origin = np.zeros((1, loss.outputs))
     try:
         value = convolve_vector(loss, GaussianKernel(), 1.0).value(origin)
     except ValueError:  # no exact convolution is offered: a fixed sample, spread out evenly
         from scipy.stats import qmc
 
-        spread = qmc.Sobol(loss.outputs, scramble=True, rng=np.random.default_rng(0)).random_base2(13)
+        spread = qmc.Sobol(loss.outputs, scramble=True, rng=np.random.default_rng(0)).random_base2(
+            13
+        )
         value = loss.value(ndtri(spread)).mean(keepdims=True)
     return float((value - loss.value(origin))[0])
 
 
 def _direction_moments(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
-    """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
-    d, m = bounds.n_features, bounds.loss.outputs
+    """Return moment in units of U^2, squared coefficient and number of the two kinds of
+    directions.
+    """
+    d = bounds.n_features
+    m = bounds.loss.outputs
     usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
     return [(max(_LONG, usual), max(_SQUARE, d / _LONG_COLUMNS), 1.0), (usual, _SQUARE, d - 1.0)]
 
 
 def _structured_mean_excess(
-    bounds: StructuredBounds, kernel: Kernel, widths: Array, penalties: Array, noise: Array | float,
+    bounds: StructuredBounds,
+    kernel: Kernel,
+    widths: Array,
+    penalties: Array,
+    noise: Array | float,
     release: Array | float,
-) -> Array:  # fmt: skip
-    """Return the predicted excess of a minimiser; all but the last axis is that of candidates, in units of U."""
+) -> Array:
+    """Return the predicted excess of a minimiser; all but the last axis is that of candidates,
+    in units of U.
+    """
     # ``e = sum_j v_j ((alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2 + release^2)`` with
     # ``S^2 = s^2 + k h^2 + e`` and ``k`` the kernel's second moment.
     height = _structured_loss_height(bounds.loss)
@@ -87,27 +105,42 @@ def _structured_mean_excess(
 
 
 def _usual_ratio(guarantee: Guarantee) -> float:
-    """Return the curvature ratio from which on the noise of objective perturbation grows visibly."""
+    """Return the curvature ratio from which on the noise of objective perturbation grows
+    visibly.
+    """
     delta = guarantee.delta(math.inf)
     epsilon = guarantee.epsilon(delta)
     return epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
 
 
-def _smooth_bounds(bounds: StructuredBounds, kernel: Kernel, width: float, guarantee: Guarantee) -> StructuredBounds:
-    """Return the facts of the smoothed loss, or raise where objective perturbation does not offer a guarantee."""
+def _smooth_bounds(
+    bounds: StructuredBounds, kernel: Kernel, width: float, guarantee: Guarantee
+) -> StructuredBounds:
+    """Return the facts of the smoothed loss, or raise where objective perturbation does not
+    offer a guarantee.
+    """
     smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
     # Next to no curvature has noise for all others.
-    calibrate_objective_perturbation(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
+    calibrate_objective_perturbation(
+        replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {}
+    )
     return smooth
 
 
-def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> float:
-    """Return the noise per coordinate of the sum at one curvature ratio, infinite where none suffices."""
-    share, delta = 1 - RELEASE_SHARE, guarantee.delta(math.inf)
+def _structured_objective_noise(
+    smooth: StructuredBounds, ratio: float, guarantee: Guarantee
+) -> float:
+    """Return the noise per coordinate of the sum at one curvature ratio, infinite where none
+    suffices.
+    """
+    share = 1 - RELEASE_SHARE
+    delta = guarantee.delta(math.inf)
     epsilon = share * guarantee.epsilon(delta)
     try:
         if delta > 0:
-            std = objective_perturbation_scale(epsilon, share * delta, 1.0, ratio, smooth.rank, smooth.neighbors)
+            std = objective_perturbation_scale(
+                epsilon, share * delta, 1.0, ratio, smooth.rank, smooth.neighbors
+            )
         else:
             records = 2 if smooth.neighbors == "replace_one" else 1
             left = epsilon - math.log1p(ratio)
@@ -119,9 +152,12 @@ def _structured_objective_noise(smooth: StructuredBounds, ratio: float, guarante
 
 @lru_cache(maxsize=256)
 def structured_objective_prescription(
-    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:  # fmt: skip
+) -> Prescription:
     """Return penalty and bandwidth with the smallest predicted risk for objective perturbation.
 
     ``bounds`` has the kinked loss; ``alpha`` and ``bandwidth`` are fixed by the user or None.
@@ -138,13 +174,18 @@ def structured_objective_prescription(
     else:
         alphas = np.full((len(widths), 1), alpha)
         ratios = (curvatures / (bounds.n_samples * alpha))[:, None]
-    known = {float(ratio): _structured_objective_noise(smooth, float(ratio), guarantee) for ratio in np.unique(ratios)}
+    known = {
+        float(ratio): _structured_objective_noise(smooth, float(ratio), guarantee)
+        for ratio in np.unique(ratios)
+    }
     noises = np.vectorize(lambda ratio: known[float(ratio)])(ratios) / bounds.n_samples
     usable = np.isfinite(noises)
     require_usable_prescription(bool(usable.any()), "bandwidth fits this alpha")
     # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
     noise = np.where(usable, noises, 1.0)[..., None] / unit
-    score = _structured_mean_excess(bounds, kernel, widths[:, None, None] / unit, alphas[..., None] / unit, noise, 0.0)
+    score = _structured_mean_excess(
+        bounds, kernel, widths[:, None, None] / unit, alphas[..., None] / unit, noise, 0.0
+    )
     score = np.where(usable, score, np.inf)
     i, j = np.unravel_index(int(np.argmin(score)), score.shape)
     return Prescription(
@@ -155,12 +196,16 @@ def structured_objective_prescription(
 
 
 def _structured_link_prescription(
-    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None, bandwidth: float | None
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None,
+    bandwidth: float | None,
 ) -> Prescription:
     """Return penalty and bandwidth of objective perturbation for a loss with a link."""
-    # The reference population has rows of the link with second moment v = link_norm^2 / d along every direction and a
-    # typical curvature of half the largest, so that a coefficient of square 1/2 errs by (alpha^2 / 2 + noise^2) / (v c
-    # + alpha)^2 per direction.
+    # The reference population has rows of the link with second moment v = link_norm^2 / d along
+    # every direction and a typical curvature of half the largest, so that a coefficient of square
+    # 1/2 errs by (alpha^2 / 2 + noise^2) / (v c + alpha)^2 per direction.
     link = bounds.loss.link
     assert link is not None
     width = rounded_up(_NARROW * bounds.operator_norm) if bandwidth is None else bandwidth
@@ -168,12 +213,21 @@ def _structured_link_prescription(
     v = bounds.link_norm**2 / bounds.n_features
     curvature = v * float(link.smoothness) / 2
     base = smooth.smoothness / bounds.n_samples
-    tried = [alpha] if alpha is not None else list(base / (_usual_ratio(guarantee) * np.geomspace(0.01, 8, 24)))
+    tried = (
+        [alpha]
+        if alpha is not None
+        else list(base / (_usual_ratio(guarantee) * np.geomspace(0.01, 8, 24)))
+    )
     found = []
     for candidate in map(float, tried):
         noise = _structured_objective_noise(smooth, base / candidate, guarantee) / bounds.n_samples
         if math.isfinite(noise):
-            error = v * bounds.n_features * (candidate**2 * _SQUARE + noise**2) / (curvature + candidate) ** 2
+            error = (
+                v
+                * bounds.n_features
+                * (candidate**2 * _SQUARE + noise**2)
+                / (curvature + candidate) ** 2
+            )
             found.append(Prescription(candidate, error, width))
     require_usable_prescription(bool(found), "penalty of those tried fits")
     best = min(found, key=lambda each: each.excess_risk)
@@ -182,33 +236,53 @@ def _structured_link_prescription(
 
 @lru_cache(maxsize=256)
 def structured_output_prescription(
-    kernel: Kernel, bounds: StructuredBounds, guarantee: Guarantee, alpha: float | None = None,
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None = None,
     bandwidth: float | None = None,
-) -> Prescription:  # fmt: skip
-    """Return penalty and bandwidth of output perturbation; noise does not depend on the bandwidth, which is small."""
+) -> Prescription:
+    """Return penalty and bandwidth of output perturbation; noise does not depend on the
+    bandwidth, which is small.
+    """
     unit = bounds.operator_norm
     width = rounded_up(_NARROW * unit) if bandwidth is None else bandwidth
     smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
     tried = np.geomspace(1e-4, 10.0, 41) * smooth.lipschitz if alpha is None else np.array([alpha])
     stds = []
     for candidate in tried:
-        term = calibrate_output_perturbation(replace(smooth, alpha=float(candidate)), guarantee, {}).noise["release"]
-        stds.append(term.scale * (1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1)))
+        term = calibrate_output_perturbation(
+            replace(smooth, alpha=float(candidate)), guarantee, {}
+        ).noise["release"]
+        stds.append(
+            term.scale
+            * (1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1))
+        )
     noise = 0.0, np.array(stds)[:, None]
-    scores = _structured_mean_excess(bounds, kernel, np.array(width / unit), tried[:, None] / unit, *noise)
+    scores = _structured_mean_excess(
+        bounds, kernel, np.array(width / unit), tried[:, None] / unit, *noise
+    )
     best = int(np.argmin(scores))
-    return Prescription(rounded_up(float(tried[best])) if alpha is None else alpha, float(scores[best]), width)
+    return Prescription(
+        rounded_up(float(tried[best])) if alpha is None else alpha, float(scores[best]), width
+    )
 
 
 @lru_cache(maxsize=256)
-def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -> tuple[float, float]:
-    """Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk."""
-    # Around the optimum a step multiplies the error in direction j by a_j = 1 - rate c v_j / S and adds rate * noise;
-    # bias and variance of the mean of the later iterates are sums of powers of a_j.
+def structured_step_size(
+    bounds: StructuredBounds, guarantee: Guarantee, steps: int
+) -> tuple[float, float]:
+    """Return the rate of noisy gradient descent with the smallest predicted risk, and that
+    relative excess risk.
+    """
+    # Around the optimum a step multiplies the error in direction j by a_j = 1 - rate c v_j / S and
+    # adds rate * noise; bias and variance of the mean of the later iterates are sums of powers of
+    # a_j.
     unit = bounds.operator_norm
     mu = gaussian_budget(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
-    directions, height = _direction_moments(bounds), _structured_loss_height(bounds.loss)
+    directions = _direction_moments(bounds)
+    height = _structured_loss_height(bounds.loss)
     first = steps - max(1, round(AVERAGED * steps))
     rates = _RATES[:, None]
     start = sum(count * v * square for v, square, count in directions)
@@ -217,8 +291,12 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
         stiffness = height / np.sqrt(_SCALES**2 + error)
         total = np.zeros_like(error)
         for v, square, count in directions:
-            bias, variance = _structured_iterate_moments(1 - np.minimum(rates * v * stiffness, _STABLE), steps, first)
-            stable = rates * v * height / _SCALES <= _STABLE  # at the optimum, where curvature is largest
+            bias, variance = _structured_iterate_moments(
+                1 - np.minimum(rates * v * stiffness, _STABLE), steps, first
+            )
+            stable = (
+                rates * v * height / _SCALES <= _STABLE
+            )  # at the optimum, where curvature is largest
             part = bias**2 * square + variance * (rates * noise) ** 2
             total = total + count * v * np.where(stable, part, 4 * square)
         error = total
@@ -229,13 +307,17 @@ def structured_step_size(bounds: StructuredBounds, guarantee: Guarantee, steps: 
 
 
 def _structured_iterate_moments(factor: Array, steps: int, first: int) -> tuple[Array, Array]:
-    """Return bias and noise variance of the mean of iterates first+1..steps of ``x <- factor x + noise``, x_0 = 1."""
+    """Return bias and noise variance of the mean of iterates first+1..steps of
+    ``x <- factor x + noise``, x_0 = 1.
+    """
     count = steps - first
     powers = factor[..., None] ** np.arange(steps + 1)
     bias = powers[..., first + 1 :].mean(axis=-1)
     sums = np.cumsum(powers, axis=-1)  # sums[k] = 1 + ... + factor^k
     drawn = np.arange(steps)  # noise of step s reaches iterate t as factor^(t - 1 - s)
     last = steps - 1 - drawn
-    skipped = np.maximum(first - drawn, 0)  # powers below this one fall on iterates that are not averaged
+    skipped = np.maximum(
+        first - drawn, 0
+    )  # powers below this one fall on iterates that are not averaged
     weight = sums[..., last] - np.where(skipped > 0, sums[..., np.maximum(skipped - 1, 0)], 0.0)
     return bias, np.square(weight / count).sum(axis=-1)

@@ -1,9 +1,9 @@
 r"""Penalties of tilted, robust and top-rank models, whose only mechanism is output perturbation.
 
-The reference population is that of classes in :mod:`dpconvex.planning.excess_risk`, with a given variance
-of margins and mean curvature of the loss. The minimiser errs by the penalty, by the wall that bounds it and by the
-noise; a robust model also loses what the noise adds to the dual norm of its coefficients, which an adversary takes from
-every margin.
+The reference population is that of classes in :mod:`dpconvex.planning.excess_risk`, with a given
+variance of margins and mean curvature of the loss. The minimiser errs by the penalty, by the wall
+that bounds it and by the noise; a robust model also loses what the noise adds to the dual norm of
+its coefficients, which an adversary takes from every margin.
 """
 
 import itertools
@@ -17,12 +17,23 @@ from dpconvex.checks import parameter_error
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.planning.excess_risk import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
-from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
+    RobustBounds,
+    TiltedBounds,
+    WorstShareBounds,
+)
 from dpconvex.privacy.certificate import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
-WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)  # bounds of a tilted model's coefficients
+WALLS: tuple[float | None, ...] = (
+    None,
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+)  # bounds of a tilted model's coefficients
 _SCORE_NOISE = 0.05  # of a row at the bound, where only the order of scores counts
 _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderately well
 
@@ -35,21 +46,30 @@ def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbatio
         return mechanism
     if isinstance(mechanism, str) and mechanism in ("auto", "output"):
         return OutputPerturbation()
-    allowed = "'auto', 'output' or an OutputPerturbation object: its objective is no sum of rank-one records"
+    allowed = (
+        "'auto', 'output' or an OutputPerturbation object: its objective is no sum of "
+        "rank-one records"
+    )
     raise parameter_error("mechanism", owner, allowed, repr(mechanism))
 
 
 def with_best_output_penalty(
-    bounds: Penalised, guarantee: Guarantee, parameters: Parameters, alpha: float | None = None,
-    curvature: float = CURVATURE, margin_variance: float = MARGIN_VARIANCE,
-) -> Penalised:  # fmt: skip
+    bounds: Penalised,
+    guarantee: Guarantee,
+    parameters: Parameters,
+    alpha: float | None = None,
+    curvature: float = CURVATURE,
+    margin_variance: float = MARGIN_VARIANCE,
+) -> Penalised:
     """Return the bounds with the penalty, and for a tilt the wall, of smallest predicted risk.
 
-    Against an adversary, noise of standard deviation t per coordinate adds about ``radius d t sqrt(2/pi)`` (``linf``)
-    or ``radius t sqrt(d) / 2`` (``l2``) to what is taken from a margin; a mean slope turns it into loss.
+    Against an adversary, noise of standard deviation t per coordinate adds about
+    ``radius d t sqrt(2/pi)`` (``linf``) or ``radius t sqrt(d) / 2`` (``l2``) to what is taken from
+    a margin; a mean slope turns it into loss.
 
-    ``alpha`` is fixed by the user or None, and a ``coef_bound`` that is given stays; ``parameters`` are the mechanism's
-    public ones. ``curvature`` and ``margin_variance`` are those of the reference population.
+    ``alpha`` is fixed by the user or None, and a ``coef_bound`` that is given stays; ``parameters``
+    are the mechanism's public ones. ``curvature`` and ``margin_variance`` are those of the
+    reference population.
     """
     unit = _output_noise_per_sensitivity(bounds, guarantee, parameters)
     alphas = _ALPHAS if alpha is None else np.array([alpha])
@@ -71,16 +91,23 @@ def with_best_output_penalty(
     if isinstance(bounds, RobustBounds):
         d = bounds.n_features
         growth = d * math.sqrt(2 / math.pi) if bounds.norm == "linf" else math.sqrt(d) / 2
-        reach = [f.radius if f.cost is None else f.perturbation_norm for f in known if isinstance(f, RobustBounds)]
+        reach = [
+            f.radius if f.cost is None else f.perturbation_norm
+            for f in known
+            if isinstance(f, RobustBounds)
+        ]
         risks = risks + _MEAN_SLOPE * np.array(reach) * growth * stds
     best = known[int(np.argmin(risks))]
     return replace(best, alpha=float(f"{best.alpha:.3g}") if alpha is None else alpha)
 
 
-def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
+def top_rank_output_penalty(
+    bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters
+) -> float:
     """Return the smallest penalty at which noise moves the score of a row by no more than 1/20."""
-    # Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
-    # sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
+    # Only the order of scores counts. A larger penalty makes them all smaller and the noise with
+    # them, but for what the sensitivity owes to long coefficients; it makes less of the top, as all
+    # records then are near the same score.
     noise = _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm
     noise *= math.sqrt(bounds.n_features)
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):
@@ -90,9 +117,15 @@ def top_rank_output_penalty(bounds: TopRankBounds, guarantee: Guarantee, paramet
 
 
 def _output_noise_per_sensitivity(
-    bounds: TiltedBounds | WorstShareBounds | TopRankBounds | RobustBounds, guarantee: Guarantee, parameters: Parameters
+    bounds: TiltedBounds | WorstShareBounds | TopRankBounds | RobustBounds,
+    guarantee: Guarantee,
+    parameters: Parameters,
 ) -> float:
-    """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
+    """Return the noise per coefficient for a sensitivity of 1: it is proportional to the
+    sensitivity.
+    """
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
     calibration = calibrate("output", facts, guarantee, parameters)
-    return calibration.noise["release"].coordinate_std / facts.minimiser_sensitivity(calibration.solver_tolerance)
+    return calibration.noise["release"].coordinate_std / facts.minimiser_sensitivity(
+        calibration.solver_tolerance
+    )

@@ -1,4 +1,6 @@
-"""The privacy core, which no data enter: guarantees, profiles, calibration, certificates, noise, ledger."""
+"""The privacy core, which no data enter: guarantees, profiles, calibration, certificates, noise,
+ledger.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,11 @@ if TYPE_CHECKING:
     from dpconvex.privacy.bounds.linear import LinearBounds
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
     from dpconvex.privacy.bounds.structured_bounds import DeclaredBounds, StructuredBounds
-    from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds, WorstShareBounds
+    from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
+        RobustBounds,
+        TiltedBounds,
+        WorstShareBounds,
+    )
     from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
     from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
     from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
@@ -27,7 +33,10 @@ else:
             "Bounds": "bounds",
             "LinearBounds": "bounds.linear",
             **dict.fromkeys(("PairwiseBounds", "TopRankBounds"), "bounds.ranking"),
-            **dict.fromkeys(("RobustBounds", "TiltedBounds", "WorstShareBounds"), "bounds.tilted_and_robust_bounds"),
+            **dict.fromkeys(
+                ("RobustBounds", "TiltedBounds", "WorstShareBounds"),
+                "bounds.tilted_and_robust_bounds",
+            ),
             **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured_bounds"),
             **dict.fromkeys(("gaussian_mu", "gaussian_scale"), "calibration"),
             **dict.fromkeys(("Certificate", "CertificateError", "PrivacyWarning"), "certificate"),
@@ -41,8 +50,28 @@ else:
     )
 
 __all__ = [
-    "ApproxDP", "Bounds", "BudgetExceeded", "Certificate", "CertificateError", "DeclaredBounds", "GaussianDP", "Ledger",
-    "LedgerError", "LinearBounds", "NoiseSource", "PairwiseBounds", "PrivacyWarning", "PureDP", "RobustBounds",
-    "StructuredBounds", "TiltedBounds", "TopRankBounds", "WorstShareBounds", "compose_epsilon", "gaussian_mu",
-    "gaussian_scale", "objective_perturbation_laplace_scale", "objective_perturbation_scale",
-]  # fmt: skip
+    "ApproxDP",
+    "Bounds",
+    "BudgetExceeded",
+    "Certificate",
+    "CertificateError",
+    "DeclaredBounds",
+    "GaussianDP",
+    "Ledger",
+    "LedgerError",
+    "LinearBounds",
+    "NoiseSource",
+    "PairwiseBounds",
+    "PrivacyWarning",
+    "PureDP",
+    "RobustBounds",
+    "StructuredBounds",
+    "TiltedBounds",
+    "TopRankBounds",
+    "WorstShareBounds",
+    "compose_epsilon",
+    "gaussian_mu",
+    "gaussian_scale",
+    "objective_perturbation_laplace_scale",
+    "objective_perturbation_scale",
+]

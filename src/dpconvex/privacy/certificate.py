@@ -1,11 +1,13 @@
 r"""Certificates: privacy claims that anybody can check from what they state.
 
-:meth:`Certificate.verify` computes the sensitivity of every release again from the public facts, composes the stated
-noise and asks whether the guarantee follows. It never plans again, so a certificate stays good when later versions
-choose other noise. It proves consistency, not origin: it is not a signature.
+:meth:`Certificate.verify` computes the sensitivity of every release again from the public facts,
+composes the stated noise and asks whether the guarantee follows. It never plans again, so a
+certificate stays good when later versions choose other noise. It proves consistency, not origin: it
+is not a signature.
 
-Each mechanism registers two rules: :func:`calibrates` derives noise from public facts, :func:`proves` says which
-guarantee stated noise gives. ``RULES`` in ``dpconvex/mechanisms/__init__.py`` names the file of each mechanism's rules.
+Each mechanism registers two rules: :func:`calibrates` derives noise from public facts,
+:func:`proves` says which guarantee stated noise gives. ``RULES`` in
+``dpconvex/mechanisms/__init__.py`` names the file of each mechanism's rules.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from dpconvex.losses import SeveralMarginLoss
 from dpconvex.privacy.bounds import RECORD, Bounds, bounds_from_dict
 from dpconvex.privacy.calibration import RESERVED, grid_of
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, group_guarantee, guarantee_from_dict
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    group_guarantee,
+    guarantee_from_dict,
+)
 from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
 
 FORMAT = "dpconvex-certificate-1"
@@ -39,7 +48,8 @@ ADDED_TO = ("sum", "mean", "count", "coefficients")
 MOST_EPSILON = 150.0
 # Profiles are computed to a relative error of 1e-9, on another platform perhaps with other digits.
 _SLACK = 1 + 4e-9
-# Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they join.
+# Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they
+# join.
 _WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
 # Registers its rules by name, like a plug-in: this package is below it and does not know it.
 _MECHANISMS = "dpconvex.mechanisms"
@@ -52,7 +62,9 @@ class CertificateError(ValueError):
 
 
 def require(holds: object, sentence: str) -> None:
-    """Raise a CertificateError unless a condition holds; the sentence says what is wrong otherwise."""
+    """Raise a CertificateError unless a condition holds; the sentence says what is wrong
+    otherwise.
+    """
     if not holds:
         raise CertificateError(sentence)
 
@@ -64,12 +76,22 @@ def refuse_malformed_certificate(sentence: str) -> Iterator[None]:
         yield
     except CertificateError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CertificateError(f"{sentence}: {error}") from error
 
 
 class PrivacyWarning(UserWarning):
-    """A fit promises less, or will be less accurate, than it seems; said from public facts alone, before the charge."""
+    """A fit promises less, or will be less accurate, than it seems; said from public facts
+    alone, before the charge.
+    """
 
 
 class LargeDeltaWarning(PrivacyWarning):
@@ -91,14 +113,23 @@ class CertifiedNoise(Mapping[str, Any]):
 
     distribution: str  # "gaussian", or "l2-laplace" of density proportional to exp(-||b|| / scale)
     scale: float  # standard deviation per coordinate, or scale of the l2-Laplace distribution
-    sensitivity: float  # largest l2 distance of the vectors of two neighbouring data sets, before rounding to the grid
+    # largest l2 distance of the vectors of two neighbouring data sets, before rounding to the grid
+    sensitivity: float
     dimension: int  # numbers per vector
     added_to: str  # what the vector is, one of ADDED_TO
-    releases: int = 1  # how many such vectors are released, in each of the problems solved on the same rows
-    tolerance: float = 0.0  # certified gradient norm of a minimiser that is released; the sensitivity pays for it
-    grid: float | None = None  # power of two to whose multiples all is rounded: by default the scale's; 0 for floats
-    query: str = ""  # kind of a released sum, as dpconvex.core.queries.Query lists them; empty for other releases
-    record_bound: float = 0.0  # bound on what one record adds to a released sum; of a histogram, its number of columns
+    releases: int = (
+        1  # how many such vectors are released, in each of the problems solved on the same rows
+    )
+    tolerance: float = (
+        0.0  # certified gradient norm of a minimiser that is released; the sensitivity pays for it
+    )
+    grid: float | None = (
+        None  # power of two to whose multiples all is rounded: by default the scale's; 0 for floats
+    )
+    # kind of a released sum, as dpconvex.core.queries.Query lists them; empty for other releases
+    query: str = ""
+    # bound on what one record adds to a released sum; of a histogram, its number of columns
+    record_bound: float = 0.0
 
     def __post_init__(self) -> None:
         if self.grid is None:
@@ -106,11 +137,14 @@ class CertifiedNoise(Mapping[str, Any]):
         for name, value in vars(self).items():
             if name in ("distribution", "added_to"):
                 options = LAWS if name == "distribution" else ADDED_TO
-                allowed, fine = f"one of {list(options)}", value in options
+                allowed = f"one of {list(options)}"
+                fine = value in options
             elif name == "query":
-                allowed, fine = "a string", type(value) is str
+                allowed = "a string"
+                fine = type(value) is str
             elif name in ("dimension", "releases"):
-                allowed, fine = "a positive integer", type(value) is int and 1 <= value < 2**53
+                allowed = "a positive integer"
+                fine = type(value) is int and 1 <= value < 2**53
             else:
                 allowed = "a finite number of at least 0"
                 fine = type(value) in (int, float) and 0 <= value < math.inf
@@ -121,7 +155,9 @@ class CertifiedNoise(Mapping[str, Any]):
         if not self.scale > 0:
             raise ValueError(f"A noise term's scale must be above 0. Got {self.scale!r} instead.")
         if self.grid and math.frexp(self.grid)[0] != 0.5:
-            raise ValueError(f"A noise term's grid must be a power of two. Got {self.grid!r} instead.")
+            raise ValueError(
+                f"A noise term's grid must be a power of two. Got {self.grid!r} instead."
+            )
 
     def __getitem__(self, name: str) -> Any:
         if name == "std" and self.distribution == "gaussian":
@@ -138,37 +174,57 @@ class CertifiedNoise(Mapping[str, Any]):
 
     @property
     def rounded_sensitivity(self) -> float:
-        """``sensitivity + grid sqrt(dimension)``: rounding moves two vectors apart by at most that much more."""
+        """``sensitivity + grid sqrt(dimension)``: rounding moves two vectors apart by at most
+        that much more.
+        """
         return self.sensitivity + self.effective_grid * math.sqrt(self.dimension)
 
     @property
     def effective_grid(self) -> float:
-        """The grid that is paid for: the stated one, but none finer than the gate's; 0 in floating point."""
+        """The grid that is paid for: the stated one, but none finer than the gate's; 0 in
+        floating point.
+        """
         return max(self.grid, grid_of(self.scale)) if self.grid else 0.0
 
     @property
     def coordinate_std(self) -> float:
-        """Root mean square of one coordinate: the std, or ``scale sqrt(dimension + 1)`` of l2-Laplace noise."""
-        return self.scale if self.distribution == "gaussian" else self.scale * math.sqrt(self.dimension + 1)
+        """Root mean square of one coordinate: the std, or ``scale sqrt(dimension + 1)`` of
+        l2-Laplace noise.
+        """
+        return (
+            self.scale
+            if self.distribution == "gaussian"
+            else self.scale * math.sqrt(self.dimension + 1)
+        )
 
     @property
     def norm_upper_bound(self) -> float:
-        """Norm exceeded with probability below 1e-17: ``std (sqrt(d) + 9)``, or ``scale (2 d + 80)`` of a Gamma(d)."""
+        """Norm exceeded with probability below 1e-17: ``std (sqrt(d) + 9)``, or
+        ``scale (2 d + 80)`` of a Gamma(d).
+        """
         if self.distribution == "gaussian":
             return self.scale * (math.sqrt(self.dimension) + 9)
         return self.scale * (2 * self.dimension + 80)
 
 
 def compose_certified_gaussian(terms: Iterable[CertifiedNoise]) -> GaussianDP:
-    """Return what Gaussian releases give together: ``mu^2 = sum releases (rounded sensitivity / std)^2``."""
+    """Return what Gaussian releases give together:
+    ``mu^2 = sum releases (rounded sensitivity / std)^2``.
+    """
     terms = list(terms)
     if any(term.distribution != "gaussian" for term in terms):
         raise ValueError("Gaussian DP needs Gaussian noise in every term.")
-    return GaussianDP(math.sqrt(sum(term.releases * (term.rounded_sensitivity / term.scale) ** 2 for term in terms)))
+    return GaussianDP(
+        math.sqrt(
+            sum(term.releases * (term.rounded_sensitivity / term.scale) ** 2 for term in terms)
+        )
+    )
 
 
 def compose_certified_pure(terms: Iterable[CertifiedNoise]) -> PureDP:
-    """Return what l2-Laplace releases give together: ``epsilon = sum releases rounded sensitivity / scale``."""
+    """Return what l2-Laplace releases give together:
+    ``epsilon = sum releases rounded sensitivity / scale``.
+    """
     terms = list(terms)
     if any(term.distribution != "l2-laplace" for term in terms):
         raise ValueError("Pure epsilon-DP needs l2-Laplace noise in every term.")
@@ -180,7 +236,8 @@ def certified_guarantee_follows(claim: Guarantee, proven: Guarantee) -> bool:
     if isinstance(claim, GaussianDP):
         return isinstance(proven, GaussianDP) and proven.mu <= claim.mu * _SLACK
     if claim.delta_bound == 0 and isinstance(proven, GaussianDP):
-        # At a large epsilon the delta of a normal distribution is too small for a number, but it is not 0.
+        # At a large epsilon the delta of a normal distribution is too small for a number, but it is
+        # not 0.
         return proven.mu == 0
     return proven.delta(claim.epsilon_bound * _SLACK) <= claim.delta_bound * _SLACK
 
@@ -190,13 +247,19 @@ class CertificateCalibration:
     """Noise that a mechanism derives from public facts, by kind of release."""
 
     noise: dict[str, CertifiedNoise]
-    solver_tolerance: float = 0.0  # largest norm of the gradient of F at the returned point; 0 where nothing is solved
-    stated: Facts = field(default_factory=dict)  # public choices that the certificate's parameters state besides
+    solver_tolerance: float = (
+        0.0  # largest norm of the gradient of F at the returned point; 0 where nothing is solved
+    )
+    stated: Facts = field(
+        default_factory=dict
+    )  # public choices that the certificate's parameters state besides
 
 
 @dataclass(frozen=True)
 class CertificateProof:
-    """The guarantee that stated releases give together, the theorem, and how the noise must be drawn for it."""
+    """The guarantee that stated releases give together, the theorem, and how the noise must be
+    drawn for it.
+    """
 
     guarantee: Guarantee
     theorem: str
@@ -216,7 +279,9 @@ def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
 
 
 def proves(mechanism: str) -> Callable[[Prover], Prover]:
-    """Register the function that checks the stated releases of a mechanism and says what they give together."""
+    """Register the function that checks the stated releases of a mechanism and says what they
+    give together.
+    """
     return partial(_register_certificate_rule, _PROVERS, mechanism)
 
 
@@ -225,7 +290,9 @@ def _register_certificate_rule(rules: dict[str, Rule], mechanism: str, function:
     return function
 
 
-def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> CertificateCalibration:
+def calibrate(
+    mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
+) -> CertificateCalibration:
     """Derive the noise of ``mechanism`` from public facts."""
     return _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
@@ -237,23 +304,31 @@ def _find_certificate_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
         import_module(f"{_MECHANISMS}.{modules[mechanism]}")
     if not isinstance(mechanism, str) or mechanism not in rules:
         known = sorted({*modules, *rules})
-        raise CertificateError(f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead.")
+        raise CertificateError(
+            f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead."
+        )
     return rules[mechanism]
 
 
 def check_certified_tails(guarantee: Guarantee, numbers: int) -> None:
-    """Raise unless a certificate's reserve covers the tails that are never drawn of so many Gaussian numbers.
+    """Raise unless a certificate's reserve covers the tails that are never drawn of so many
+    Gaussian numbers.
 
-    Beyond an epsilon of 150 nothing covers them: what is drawn then is as close to a distribution with the guarantee
-    as the certificate's failure probability says.
+    Beyond an epsilon of 150 nothing covers them: what is drawn then is as close to a distribution
+    with the guarantee as the certificate's failure probability says.
     """
-    if not isinstance(guarantee, ApproxDP) or not guarantee.delta_bound or guarantee.epsilon_bound > MOST_EPSILON:
+    if (
+        not isinstance(guarantee, ApproxDP)
+        or not guarantee.delta_bound
+        or guarantee.epsilon_bound > MOST_EPSILON
+    ):
         return
     missing = (1 + math.exp(guarantee.epsilon_bound)) * numbers * TAIL_PROBABILITY
     if missing > RESERVED * guarantee.delta_bound:
         raise CertificateError(
-            f"A delta of {guarantee.delta_bound:g} at an epsilon of {guarantee.epsilon_bound:g} is smaller than "
-            "what exact noise can promise. Use a larger delta, or ask for pure epsilon or Gaussian DP."
+            f"A delta of {guarantee.delta_bound:g} at an epsilon of {guarantee.epsilon_bound:g} "
+            "is smaller than what exact noise can promise. Use a larger delta, or ask for pure "
+            "epsilon or Gaussian DP."
         )
 
 
@@ -288,10 +363,12 @@ class Certificate(CertifiedPromise):
     solver_tolerance : float
         Tolerance that the solver must certify; 0 where nothing is solved.
     sampler, unit : str
-        ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``; and whom the promise is made to: ``"one
-        record"``, ``"one person"`` whose rows have weight 1 together, or ``"one person, at most k rows"``.
+        ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``; and whom the promise is made
+        to: ``"one record"``, ``"one person"`` whose rows have weight 1 together, or
+        ``"one person, at most k rows"``.
     revision, digest : int, str
-        Version of the rules, and hash of all other fields: notices an edit of one that no noise depends on.
+        Version of the rules, and hash of all other fields: notices an edit of one that no noise
+        depends on.
     """
 
     guarantee: Guarantee
@@ -309,54 +386,82 @@ class Certificate(CertifiedPromise):
 
     @classmethod
     def issue(
-        cls, mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None,
+        cls,
+        mechanism: str,
+        bounds: Bounds,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
         seeded: bool = False,
-    ) -> Certificate:  # fmt: skip
+    ) -> Certificate:
         """Derive a certificate from public facts; the only way one is made."""
-        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item))
+        chosen = json.loads(
+            json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item)
+        )
         derived = _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, chosen)
         draft = cls(
-            guarantee, bounds.relation, mechanism, theorem="", bounds=bounds, noise=derived.noise, sampler="",
-            parameters={**chosen, **derived.stated}, solver_tolerance=derived.solver_tolerance, unit=bounds.unit,
-        )  # fmt: skip
+            guarantee,
+            bounds.relation,
+            mechanism,
+            theorem="",
+            bounds=bounds,
+            noise=derived.noise,
+            sampler="",
+            parameters={**chosen, **derived.stated},
+            solver_tolerance=derived.solver_tolerance,
+            unit=bounds.unit,
+        )
         proof = draft._certificate_proof()
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         return replace(draft, digest=draft._hash())
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Concerns that follow from the stated facts, so that nobody can take them out of a certificate."""
+        """Concerns that follow from the stated facts, so that nobody can take them out of a
+        certificate.
+        """
         return tuple(text for text in certified_problems(self) if text)
 
     @property
     def problems(self) -> int:
-        """Number of runs that the certificate covers: one, or one per class of more than two, unless jointly."""
+        """Number of runs that the certificate covers: one, or one per class of more than two,
+        unless jointly.
+        """
         count = self.parameters.get("problems", 1)
         classes = self.parameters.get("n_classes", 2)
         whole = type(count) is int and type(classes) is int and classes >= 2
         require(whole, "The certificate's numbers of problems and classes must be integers.")
-        joint = isinstance(self.bounds.loss, SeveralMarginLoss) and self.bounds.loss.outcomes == classes
+        joint = (
+            isinstance(self.bounds.loss, SeveralMarginLoss) and self.bounds.loss.outcomes == classes
+        )
         expected = 1 if classes == 2 or joint else classes
-        require(count == expected, f"The certificate's {count} problems are not those of {classes} classes.")
+        require(
+            count == expected,
+            f"The certificate's {count} problems are not those of {classes} classes.",
+        )
         return int(count)
 
     @property
     def failure_probability(self) -> float | None:
-        """Largest distance of the certified noise from its ideal distribution; None for noise in floating point.
+        """Largest distance of the certified noise from its ideal distribution; None for noise in
+        floating point.
 
-        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
-        event of this probability; calibrations reserve what it adds to a delta: :mod:`dpconvex.privacy.noise`.
+        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The
+        guarantee holds but for an event of this probability; calibrations reserve what it adds to a
+        delta: :mod:`dpconvex.privacy.noise`.
         """
         if any(not term.grid for term in self.noise.values()):
             return None
-        numbers = self.problems * sum(term.releases * term.dimension for term in self.noise.values())
+        numbers = self.problems * sum(
+            term.releases * term.dimension for term in self.noise.values()
+        )
         return numbers * FAILURE_PROBABILITY
 
     def for_group(self, size: int) -> Guarantee:
-        """Return what the certificate promises to ``size`` records together, by the sharpest bound the noise proves.
+        """Return what the certificate promises to ``size`` records together, by the sharpest bound
+        the noise proves.
 
-        Releases that are sums plus Gaussian noise move by ``size`` sensitivities: ``size mu`` Gaussian DP. Otherwise
-        the generic bound, in which delta grows much faster than epsilon.
+        Releases that are sums plus Gaussian noise move by ``size`` sensitivities: ``size mu``
+        Gaussian DP. Otherwise the generic bound, in which delta grows much faster than epsilon.
 
         Examples
         --------
@@ -368,90 +473,150 @@ class Certificate(CertifiedPromise):
         return group_guarantee(self.guarantee, self._certificate_proof().guarantee, size)
 
     def gaussian_mu(self) -> float | None:
-        """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
+        """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee
+        states, or None.
+        """
         proven = self._certificate_proof().guarantee
         return proven.mu if isinstance(proven, GaussianDP) else None
 
     def verify(self) -> None:
-        """Check the certificate: its guarantee must follow from the stated facts, parameters and noise.
+        """Check the certificate: its guarantee must follow from the stated facts, parameters and
+        noise.
 
-        Every sensitivity is computed again from the public facts; the stated noise is composed by the mechanism's
-        theorem; more noise than needed is fine. A CertificateError names the first thing that does not hold.
+        Every sensitivity is computed again from the public facts; the stated noise is composed by
+        the mechanism's theorem; more noise than needed is fine. A CertificateError names the first
+        thing that does not hold.
         """
         known = type(self.revision) is int and self.revision == REVISION
         require(
-            known, f"Not verified: the certificate has revision {self.revision!r}, and this version knows {REVISION}."
+            known,
+            f"Not verified: the certificate has revision {self.revision!r}, and this version "
+            f"knows {REVISION}.",
         )
         same = self.neighbors == self.bounds.relation
         require(same, "The certificate's 'neighbors' differs from that of its bounds.")
         unit = self.bounds.unit
         require(self.unit == unit, f"The certificate's 'unit' must be {unit!r}, as its bounds say.")
-        finite = type(self.solver_tolerance) in (int, float) and 0 <= self.solver_tolerance < math.inf
+        finite = (
+            type(self.solver_tolerance) in (int, float) and 0 <= self.solver_tolerance < math.inf
+        )
         require(finite, "The certificate's 'solver_tolerance' must be a finite number.")
         proof = self._certificate_proof()
-        require(self.theorem == proof.theorem, "The certificate's 'theorem' is not that of its mechanism.")
+        require(
+            self.theorem == proof.theorem,
+            "The certificate's 'theorem' is not that of its mechanism.",
+        )
         allowed = (proof.sampler, SEEDED)
-        require(self.sampler in allowed, "The certificate's 'sampler' is not the one its mechanism uses.")
+        require(
+            self.sampler in allowed,
+            "The certificate's 'sampler' is not the one its mechanism uses.",
+        )
         with refuse_malformed_certificate("The certificate holds values that are not plain data"):
             intact = self.digest == self._hash()
         require(intact, "The certificate was edited: its digest does not match its fields.")
 
     def _certificate_proof(self) -> CertificateProof:
         """Return what the certificate's noise proves, or raise if it is less than the guarantee."""
-        with refuse_malformed_certificate("The public facts do not support the guarantee"), np.errstate(all="ignore"):
+        with (
+            refuse_malformed_certificate("The public facts do not support the guarantee"),
+            np.errstate(all="ignore"),
+        ):
             proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
             enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
-        # The sums of the mechanism must carry what the facts say of weights, people and ignored rows.
+        # The sums of the mechanism must carry what the facts say of weights, people and ignored
+        # rows.
         bounds = self.bounds
         plain = bounds.unit == RECORD and not bounds.weighted_rows
         require(
             plain or self.mechanism in _WEIGHTED_MECHANISMS,
-            f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
-            f"{sorted(_WEIGHTED_MECHANISMS)}.",
+            f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. "
+            f"Use one of {sorted(_WEIGHTED_MECHANISMS)}.",
         )
         stated = self.parameters.get("invalid_rows")
-        # Facts of other kinds have no such field: their constants hold with and without ignored rows.
+        # Facts of other kinds have no such field: their constants hold with and without ignored
+        # rows.
         if stated is not None and "ignored_rows" in {each.name for each in fields(bounds)}:
             choice = str(stated).partition(":")[0]
             agrees = choice in ("error", "ignore") and bounds.ignored_rows == (choice == "ignore")
-            require(agrees, "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
+            require(
+                agrees,
+                "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.",
+            )
         if not enough:
-            wanted, proven = self.guarantee, proof.guarantee
-            raise CertificateError(f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}.")
+            wanted = self.guarantee
+            proven = proof.guarantee
+            raise CertificateError(
+                f"The certificate's noise does not suffice for {wanted!r}: it proves {proven!r}."
+            )
         if proof.sampler == EXACT:
-            numbers = self.problems * sum(term.releases * term.dimension for term in self.noise.values())
+            numbers = self.problems * sum(
+                term.releases * term.dimension for term in self.noise.values()
+            )
             check_certified_tails(self.guarantee, numbers)
         for name, term in self.noise.items():
             right = bool(term.grid) == (proof.sampler == EXACT)
-            require(right, f"The noise of '{name}' must have a grid where it is drawn exactly, and only there.")
+            require(
+                right,
+                f"The noise of '{name}' must have a grid where it is drawn exactly, and only "
+                "there.",
+            )
         return proof
 
     def check_bounds(self, *kinds: type, several: bool = False) -> None:
-        """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
-        names, got = " or ".join(kind.__name__ for kind in kinds), type(self.bounds).__name__
-        require(isinstance(self.bounds, kinds), f"Mechanism {self.mechanism!r} needs {names}. Got {got} instead.")
+        """Raise unless the mechanism's proof covers these bounds, and several problems where it
+        does not say so.
+        """
+        names = " or ".join(kind.__name__ for kind in kinds)
+        got = type(self.bounds).__name__
+        require(
+            isinstance(self.bounds, kinds),
+            f"Mechanism {self.mechanism!r} needs {names}. Got {got} instead.",
+        )
         several_margins = isinstance(self.bounds.loss, SeveralMarginLoss)
-        require(not several_margins or self.mechanism == "gradient", "Several margins are fitted by 'gradient' only.")
-        require(self.problems == 1 or several, f"Mechanism {self.mechanism!r} solves one problem only.")
+        require(
+            not several_margins or self.mechanism == "gradient",
+            "Several margins are fitted by 'gradient' only.",
+        )
+        require(
+            self.problems == 1 or several, f"Mechanism {self.mechanism!r} solves one problem only."
+        )
 
     def term(
-        self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
+        self,
+        name: str,
+        sensitivity: float,
+        dimension: int,
+        added_to: str,
+        releases: int = 1,
+        tolerance: float = 0.0,
     ) -> CertifiedNoise:
-        """Return the certificate's noise of a release; raise unless it states these facts, or a larger sensitivity."""
+        """Return the certificate's noise of a release; raise unless it states these facts, or a
+        larger sensitivity.
+        """
         stated = self.noise[name]
-        facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
+        facts = {
+            "dimension": dimension,
+            "added_to": added_to,
+            "releases": releases,
+            "tolerance": tolerance,
+        }
         for fact, value in facts.items():
             found = vars(stated)[fact]
-            require(found == value, f"The noise of '{name}' states {fact}={found!r}, but the mechanism has {value!r}.")
+            require(
+                found == value,
+                f"The noise of '{name}' states {fact}={found!r}, but the mechanism has {value!r}.",
+            )
         require(
             stated.sensitivity >= sensitivity * (1 - 1e-9),
-            f"The noise of '{name}' states a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
-            f"{sensitivity:.6g}.",
+            f"The noise of '{name}' states a sensitivity of {stated.sensitivity:.6g}, but the "
+            f"public facts imply {sensitivity:.6g}.",
         )
         return stated
 
     def check_terms(self, *required: str, optional: tuple[str, ...] = ()) -> None:
-        """Raise unless the certificate states these releases and, beyond them, only optional ones."""
+        """Raise unless the certificate states these releases and, beyond them, only optional
+        ones.
+        """
         names = set(self.noise)
         require(
             set(required) <= names <= {*required, *optional},
@@ -467,10 +632,12 @@ class Certificate(CertifiedPromise):
 
     def _certificate_to_dict(self) -> Facts:
         return {
-            "format": FORMAT, **{item.name: getattr(self, item.name) for item in fields(self)},
-            "guarantee": self.guarantee.to_dict(), "bounds": self.bounds.to_dict(),
+            "format": FORMAT,
+            **{item.name: getattr(self, item.name) for item in fields(self)},
+            "guarantee": self.guarantee.to_dict(),
+            "bounds": self.bounds.to_dict(),
             "noise": {name: dict(vars(term)) for name, term in self.noise.items()},
-        }  # fmt: skip
+        }
 
     def _hash(self) -> str:
         content = self._certificate_to_dict()
@@ -484,7 +651,9 @@ class Certificate(CertifiedPromise):
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Read a certificate, or raise CertificateError; call :meth:`verify` before believing it."""
+        """Read a certificate, or raise CertificateError; call :meth:`verify` before believing
+        it.
+        """
         with refuse_malformed_certificate("A certificate must be valid JSON"):
             data = json.loads(text)
         stated = isinstance(data, dict) and isinstance(data.get("format"), str)
@@ -492,15 +661,17 @@ class Certificate(CertifiedPromise):
         found = data.pop("format")
         require(
             found == FORMAT,
-            f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a newer version of "
-            "dpconvex may read it.",
+            f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a "
+            "newer version of dpconvex may read it.",
         )
         names = {item.name for item in fields(cls)}
         wrong = sorted(set(data) ^ names)
         require(not wrong, f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
         for name in ("noise", "parameters"):
             require(isinstance(data[name], dict), f"A certificate's {name} must be a JSON object.")
-        with refuse_malformed_certificate("A certificate's guarantee, bounds or noise are malformed"):
+        with refuse_malformed_certificate(
+            "A certificate's guarantee, bounds or noise are malformed"
+        ):
             data["guarantee"] = guarantee_from_dict(data["guarantee"])
             data["bounds"] = bounds_from_dict(data["bounds"])
             data["noise"] = {name: CertifiedNoise(**term) for name, term in data["noise"].items()}
@@ -509,10 +680,16 @@ class Certificate(CertifiedPromise):
     def _repr_html_(self) -> str:
         """Return the table of the certificate that a notebook shows."""
         facts = {
-            "guarantee": repr(self.guarantee), "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
-            "mechanism": self.mechanism, "because": self.theorem, "noise": self.sampler,
-        }  # fmt: skip
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
+            "guarantee": repr(self.guarantee),
+            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism,
+            "because": self.theorem,
+            "noise": self.sampler,
+        }
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
+            for name, words in facts.items()
+        )
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
 
@@ -522,18 +699,24 @@ def finds_column_scales(certificate: Certificate) -> bool:
 
 
 def certified_problems(certificate: Certificate) -> tuple[str | None, str | None]:
-    """Return what is wrong with columns without public bounds, and with a delta above ``1 / n``; None for nothing."""
-    guarantee, rows = certificate.guarantee, certificate.bounds.n_samples
+    """Return what is wrong with columns without public bounds, and with a delta above ``1 / n``;
+    None for nothing.
+    """
+    guarantee = certificate.guarantee
+    rows = certificate.bounds.n_samples
     columns = delta = None
-    if certificate.parameters.get("feature_bounds", ()) is None and not finds_column_scales(certificate):
+    if certificate.parameters.get("feature_bounds", ()) is None and not finds_column_scales(
+        certificate
+    ):
         columns = (
-            f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column to hold numbers from "
-            "about -1 to 1: one of far larger numbers, such as an income, makes predictions useless. Give public "
-            "bounds of the columns."
+            f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column "
+            "to hold numbers from about -1 to 1: one of far larger numbers, such as an income, "
+            "makes predictions useless. Give public bounds of the columns."
         )
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound * rows > 1:
         delta = (
-            f"The delta of {guarantee.delta_bound:g} is above 1/n = {1 / rows:.2g}: publishing one record in full, "
-            "chosen by chance, keeps such a promise. Use a delta far below 1/n."
+            f"The delta of {guarantee.delta_bound:g} is above 1/n = {1 / rows:.2g}: publishing "
+            "one record in full, chosen by chance, keeps such a promise. Use a delta far below "
+            "1/n."
         )
     return columns, delta

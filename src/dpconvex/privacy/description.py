@@ -1,4 +1,6 @@
-"""Descriptions of losses and kernels as plain data: certificates can be read, checked and rebuilt without pickle."""
+"""Descriptions of losses and kernels as plain data: certificates can be read, checked and
+rebuilt without pickle.
+"""
 
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol
@@ -40,12 +42,14 @@ class DeclaredLoss:
             value = getattr(self, name)
             if type(value) not in (int, float) or not value >= 0:
                 raise ValueError(
-                    f"The '{name}' of a declared loss must be a number of at least 0. Got {value!r} instead."
+                    f"The '{name}' of a declared loss must be a number of at least 0. Got "
+                    f"{value!r} instead."
                 )
             object.__setattr__(self, name, float(value))
         if self.kind not in ("residual", "margin") or not isinstance(self.name, str):
             raise ValueError(
-                f"The 'kind' of a declared loss must be 'residual' or 'margin'. Got {self.kind!r} instead."
+                f"The 'kind' of a declared loss must be 'residual' or 'margin'. Got {self.kind!r} "
+                "instead."
             )
 
     @property
@@ -55,7 +59,9 @@ class DeclaredLoss:
 
 
 def _described_class(name: object) -> type | None:
-    """Return the loss or kernel class that a description may name so, if there is one; loads no other."""
+    """Return the loss or kernel class that a description may name so, if there is one; loads no
+    other.
+    """
     import dpconvex.losses as losses
     import dpconvex.smoothing as smoothing
 
@@ -69,10 +75,14 @@ def _described_class(name: object) -> type | None:
 
 
 def describe(value: Any) -> Any:
-    """Describe a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
+    """Describe a loss, kernel or plain value as JSON-ready data; a class of the user's keeps
+    only its constants.
+    """
     name = type(value).__name__
     if is_dataclass(value) and _described_class(name) is type(value):
-        inner = {item.name: describe(getattr(value, item.name)) for item in fields(value) if item.init}
+        inner = {
+            item.name: describe(getattr(value, item.name)) for item in fields(value) if item.init
+        }
         return {"class": name, **inner}
     if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
         constants = float(value.lipschitz), float(value.smoothness)
@@ -85,13 +95,17 @@ def describe(value: Any) -> Any:
 
 
 def rebuild_description(data: Any) -> Any:
-    """Return what :func:`describe` described; only dpconvex's own losses and kernels can be named."""
+    """Return what :func:`describe` described; only dpconvex's own losses and kernels can be
+    named.
+    """
     if isinstance(data, dict):
         arguments = dict(data)
         name = arguments.pop("class", None)
         kind = _described_class(name)
         if kind is None:
-            raise ValueError(f"A description must name a loss or kernel of dpconvex. Got {name!r} instead.")
+            raise ValueError(
+                f"A description must name a loss or kernel of dpconvex. Got {name!r} instead."
+            )
         return kind(**{key: rebuild_description(item) for key, item in arguments.items()})
     if isinstance(data, list):
         return tuple(rebuild_description(item) for item in data)

@@ -1,8 +1,10 @@
-r"""Guarantees: pure, approximate and Gaussian differential privacy as values, their conversions and composition.
+r"""Guarantees: pure, approximate and Gaussian differential privacy as values, their conversions and
+composition.
 
-A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve. Conversions are exact: a guarantee of
-one kind is turned into the strongest statement of another kind that it implies. The constructor arguments are stored as
-``epsilon_bound`` and ``delta_bound``, because ``epsilon`` and ``delta`` are the conversions.
+A guarantee knows its whole profile ``delta(epsilon)`` and its trade-off curve. Conversions are
+exact: a guarantee of one kind is turned into the strongest statement of another kind that it
+implies. The constructor arguments are stored as ``epsilon_bound`` and ``delta_bound``, because
+``epsilon`` and ``delta`` are the conversions.
 """
 
 from __future__ import annotations
@@ -37,18 +39,28 @@ class _Guarantee:
     def to_dict(self) -> Facts:
         """Return the guarantee as plain data: its kind and its constructor arguments."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return {"kind": self.kind, **{name.removesuffix("_bound"): getattr(self, name) for name in names}}
+        return {
+            "kind": self.kind,
+            **{name.removesuffix("_bound"): getattr(self, name) for name in names},
+        }
 
     def as_gaussian(self) -> GaussianDP:
-        """Return the weakest Gaussian DP that implies this guarantee, or raise: none does without a delta above 0."""
+        """Return the weakest Gaussian DP that implies this guarantee, or raise: none does
+        without a delta above 0.
+        """
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
             return GaussianDP(1 / gaussian_scale(self.epsilon_bound, self.delta_bound, 1.0))
-        raise ValueError(f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead.")
+        raise ValueError(
+            f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} "
+            "instead."
+        )
 
     def __repr__(self) -> str:
-        arguments = (f"{name}={value!r}" for name, value in self.to_dict().items() if name != "kind")
+        arguments = (
+            f"{name}={value!r}" for name, value in self.to_dict().items() if name != "kind"
+        )
         return f"{type(self).__name__}({', '.join(arguments)})"
 
 
@@ -63,12 +75,15 @@ class _EpsilonDeltaGuarantee(_Guarantee):
         own = self.epsilon_bound
         if epsilon >= own:
             return self.delta_bound
-        # Below the bound the extreme pair is randomised response on top of a delta-mass of full disclosure.
+        # Below the bound the extreme pair is randomised response on top of a delta-mass of full
+        # disclosure.
         gap = -math.expm1(epsilon - own) / (1 + math.exp(-own))
         return self.delta_bound + (1 - self.delta_bound) * gap
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from this guarantee."""
+        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from this
+        guarantee.
+        """
         if delta < self.delta_bound:
             return math.inf
         gap = (delta - self.delta_bound) / (1 - self.delta_bound)
@@ -76,7 +91,9 @@ class _EpsilonDeltaGuarantee(_Guarantee):
         return max(0.0, self.epsilon_bound + math.log(remaining)) if remaining > 0 else 0.0
 
     def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the least type-II error, ``max(0, 1 - delta - exp(epsilon) x, exp(-epsilon) (1 - delta - x))``."""
+        """Return the least type-II error, ``max(0, 1 - delta - exp(epsilon) x, exp(-epsilon) (1
+        - delta - x))``.
+        """
         x = np.asarray(type_one, dtype=np.float64)
         steep = 1 - self.delta_bound - np.exp(self.epsilon_bound) * x
         flat = np.exp(-self.epsilon_bound) * (1 - self.delta_bound - x)
@@ -106,13 +123,22 @@ class ApproxDP(_EpsilonDeltaGuarantee):
     kind: ClassVar[str] = "approx"
 
     def __init__(self, epsilon: float, delta: float) -> None:
-        object.__setattr__(self, "epsilon_bound", check_number("epsilon", "ApproxDP", epsilon, _FINITE, 0, math.inf))
-        object.__setattr__(self, "delta_bound", check_number("delta", "ApproxDP", delta, "a number in [0, 1)", 0, 1))
+        object.__setattr__(
+            self,
+            "epsilon_bound",
+            check_number("epsilon", "ApproxDP", epsilon, _FINITE, 0, math.inf),
+        )
+        object.__setattr__(
+            self,
+            "delta_bound",
+            check_number("delta", "ApproxDP", delta, "a number in [0, 1)", 0, 1),
+        )
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class PureDP(_EpsilonDeltaGuarantee):
-    """Pure differential privacy: no event's probability changes by more than a factor ``exp(epsilon)``.
+    """Pure differential privacy: no event's probability changes by more than a factor
+    ``exp(epsilon)``.
 
     Parameters
     ----------
@@ -131,7 +157,9 @@ class PureDP(_EpsilonDeltaGuarantee):
     kind: ClassVar[str] = "pure"
 
     def __init__(self, epsilon: float) -> None:
-        object.__setattr__(self, "epsilon_bound", check_number("epsilon", "PureDP", epsilon, _FINITE, 0, math.inf))
+        object.__setattr__(
+            self, "epsilon_bound", check_number("epsilon", "PureDP", epsilon, _FINITE, 0, math.inf)
+        )
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -141,7 +169,8 @@ class GaussianDP(_Guarantee):
     Parameters
     ----------
     mu : float
-        Distance of the two normal distributions, at least 0. Releases compose as ``mu = sqrt(mu_1^2 + mu_2^2 + ...)``.
+        Distance of the two normal distributions, at least 0. Releases compose as
+        ``mu = sqrt(mu_1^2 + mu_2^2 + ...)``.
 
     Examples
     --------
@@ -162,14 +191,18 @@ class GaussianDP(_Guarantee):
         return gaussian_delta(epsilon, self.mu)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from the guarantee, safely rounded."""
+        """Return the smallest epsilon >= 0 at which (epsilon, delta)-DP follows from the
+        guarantee, safely rounded.
+        """
         if not delta > 0:
             return 0.0 if self.mu == 0 else math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
         while self.delta(high) > delta:
-            low, high = high, 2 * high
+            low = high
+            high = 2 * high
         for _ in range(200):
             middle = (low + high) / 2
             if middle in (low, high):
@@ -178,7 +211,9 @@ class GaussianDP(_Guarantee):
         return high
 
     def tradeoff(self, type_one: ArrayLike) -> NDArray[np.float64] | float:
-        """Return the smallest type-II error of any attack with this type-I error: ``Phi(Phi^-1(1 - x) - mu)``."""
+        """Return the smallest type-II error of any attack with this type-I error:
+        ``Phi(Phi^-1(1 - x) - mu)``.
+        """
         curve = np.asarray(ndtr(-ndtri(np.asarray(type_one, dtype=np.float64)) - self.mu))
         return curve if curve.ndim else float(curve)
 
@@ -192,12 +227,16 @@ def guarantee_from_dict(data: Facts) -> Guarantee:
     arguments = dict(data)
     kind = arguments.pop("kind", None)
     if kind not in _KINDS:
-        raise ValueError(f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
+        raise ValueError(
+            f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead."
+        )
     return _KINDS[kind](**arguments)
 
 
 def pure_guarantee_mu(epsilon: float) -> float:
-    """Return the smallest mu for which epsilon-DP implies mu-GDP: ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``."""
+    """Return the smallest mu for which epsilon-DP implies mu-GDP:
+    ``2 Phi^-1(exp(epsilon) / (1 + exp(epsilon)))``.
+    """
     # The trade-off curves meet at the corner of randomised response.
     if epsilon < _SMALL:  # the tangent is above
         return math.sqrt(math.pi / 2) * epsilon
@@ -207,8 +246,9 @@ def pure_guarantee_mu(epsilon: float) -> float:
 def guaranteed_pure_epsilon(guarantee: Guarantee) -> float:
     """Return the largest epsilon at which pure epsilon-DP implies a guarantee.
 
-    Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves then pass the
-    diagonal at one point, and the Gaussian one is convex. A part in 1e12 is left for rounding.
+    Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves
+    then pass the diagonal at one point, and the Gaussian one is convex. A part in 1e12 is left for
+    rounding.
     """
     if not isinstance(guarantee, GaussianDP):
         return guarantee.epsilon_bound
@@ -219,7 +259,9 @@ def guaranteed_pure_epsilon(guarantee: Guarantee) -> float:
 
 
 def guarantee_per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
-    """Return the guarantee that each of several releases may spend: basic composition, or ``mu / sqrt(k)``."""
+    """Return the guarantee that each of several releases may spend: basic composition, or
+    ``mu / sqrt(k)``.
+    """
     if problems == 1:
         return guarantee
     if isinstance(guarantee, GaussianDP):
@@ -230,7 +272,9 @@ def guarantee_per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
 
 
 def compose_guarantee(proven: Guarantee, problems: int) -> Guarantee:
-    """Return the guarantee of several runs on the same data together: ``mu sqrt(k)``, or ``k epsilon``."""
+    """Return the guarantee of several runs on the same data together: ``mu sqrt(k)``, or
+    ``k epsilon``.
+    """
     if isinstance(proven, GaussianDP):
         return GaussianDP(proven.mu * math.sqrt(problems))
     if isinstance(proven, PureDP):
@@ -240,10 +284,12 @@ def compose_guarantee(proven: Guarantee, problems: int) -> Guarantee:
 
 
 def group_guarantee(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
-    r"""Return the guarantee to ``size`` records together, by that to one and what the noise proves for one.
+    r"""Return the guarantee to ``size`` records together, by that to one and what the noise proves
+    for one.
 
-    Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
-    1))``, or the profile of ``k mu`` at ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
+    Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta):
+    ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon - 1))``, or the profile of ``k mu`` at
+    ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
     """
     check_count("size", "for_group", size)
     if isinstance(claim, GaussianDP):
@@ -259,18 +305,25 @@ def group_guarantee(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee
     if isinstance(proven, GaussianDP):
         delta = min(delta, GaussianDP(size * proven.mu).delta(size * epsilon))
     if delta >= 1:
-        raise ValueError(f"Nothing is promised to {size} records together: delta would be 1. Ask for fewer records.")
+        raise ValueError(
+            f"Nothing is promised to {size} records together: delta would be 1. Ask for fewer "
+            "records."
+        )
     return ApproxDP(size * epsilon, delta)
 
 
-def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: str = "best") -> float:
-    r"""Return an upper bound on epsilon, at ``delta``, of the composed guarantees of releases on the same data.
+def compose_epsilon(
+    guarantees: Iterable[Guarantee], delta: float, *, method: str = "best"
+) -> float:
+    r"""Return an upper bound on epsilon, at ``delta``, of the composed guarantees of releases on
+    the same data.
 
-    With ``E = sum epsilon_i``, ``D = sum delta_i`` and ``mu^2 = sum mu_i^2``, the smaller of two bounds. *Sums*:
-    ``E + epsilon_G(mu, delta - D)``, where ``epsilon_G`` is the exact profile of mu-GDP. *Privacy loss distribution*:
-    an (epsilon, delta) release is no more revealing than randomised response that discloses everything with probability
-    delta, so the composition of the randomised responses and of one mu-GDP release, read at ``delta - D``, bounds the
-    total too; dp-accounting computes it, rounded to the pessimistic side.
+    With ``E = sum epsilon_i``, ``D = sum delta_i`` and ``mu^2 = sum mu_i^2``, the smaller of two
+    bounds. *Sums*: ``E + epsilon_G(mu, delta - D)``, where ``epsilon_G`` is the exact profile of
+    mu-GDP. *Privacy loss distribution*: an (epsilon, delta) release is no more revealing than
+    randomised response that discloses everything with probability delta, so the composition of the
+    randomised responses and of one mu-GDP release, read at ``delta - D``, bounds the total too;
+    dp-accounting computes it, rounded to the pessimistic side.
 
     Parameters
     ----------
@@ -283,10 +336,11 @@ def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: st
 
     Notes
     -----
-    Privacy: both bounds hold for guarantees that were fixed beforehand, or are all equal: a grid search,
-    cross-validation, a plan. The sums also hold for guarantees chosen in view of earlier releases, when they are all
-    pure or approximate, or all Gaussian and the budget, not the total, is what is claimed. The ledger rests on
-    :mod:`dpconvex.privacy.privacy_filter` instead, which holds for charges of any kinds, chosen in view of anything.
+    Privacy: both bounds hold for guarantees that were fixed beforehand, or are all equal: a grid
+    search, cross-validation, a plan. The sums also hold for guarantees chosen in view of earlier
+    releases, when they are all pure or approximate, or all Gaussian and the budget, not the total,
+    is what is claimed. The ledger rests on :mod:`dpconvex.privacy.privacy_filter` instead, which
+    holds for charges of any kinds, chosen in view of anything.
 
     Examples
     --------
@@ -296,12 +350,17 @@ def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: st
     True
     """
     if method not in ("best", "sums"):
-        raise ValueError(f"The 'method' parameter of compose_epsilon must be 'best' or 'sums'. Got {method!r} instead.")
+        raise ValueError(
+            f"The 'method' parameter of compose_epsilon must be 'best' or 'sums'. Got {method!r} "
+            "instead."
+        )
     guarantees = list(guarantees)
     for guarantee in guarantees:
         if not isinstance(guarantee, (PureDP, ApproxDP, GaussianDP)):
             kind = type(guarantee).__name__
-            raise TypeError(f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {kind} instead.")
+            raise TypeError(
+                f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {kind} instead."
+            )
     others = [each for each in guarantees if not isinstance(each, GaussianDP)]
     left = delta - math.fsum(each.delta_bound for each in others)
     if abs(left) <= 1e-12 * delta:  # rounding
@@ -321,8 +380,8 @@ def _composed_guarantee_epsilon(epsilons: list[float], mu: float, delta: float) 
     # Imported here: dp-accounting takes more than a second.
     from dp_accounting.pld import common, privacy_loss_distribution
 
-    # Every epsilon is rounded up to the grid, hence a grid finer than the smallest one; the cap keeps the arrays short
-    # when a few releases are large.
+    # Every epsilon is rounded up to the grid, hence a grid finer than the smallest one; the cap
+    # keeps the arrays short when a few releases are large.
     span = math.fsum(epsilons) + mu * mu + 20 * mu
     grid = max(min(1e-4, min(epsilons, default=mu) / 64), span / _MOST_GRID_POINTS)
     total = privacy_loss_distribution.identity(value_discretization_interval=grid)
@@ -332,7 +391,9 @@ def _composed_guarantee_epsilon(epsilons: list[float], mu: float, delta: float) 
         )
         total = total.compose(single.self_compose(count))
     if mu > 0:
-        gaussian = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+        gaussian = privacy_loss_distribution.from_gaussian_mechanism(
+            1 / mu, value_discretization_interval=grid
+        )
         total = total.compose(gaussian)
     # A thousandth of delta covers the rounding errors of the transforms.
     return float(total.get_epsilon_for_delta(0.999 * delta))

@@ -1,8 +1,10 @@
-"""Ledger file: an append-only log in one SQLite file, each record chained to the one before by its hash.
+"""Ledger file: an append-only log in one SQLite file, each record chained to the one before by its
+hash.
 
-Beside the log the file keeps the totals of each data set, sealed with the newest hash and written in the same
-transaction, so that reading totals or appending a record takes the same time however long the log is. What does not
-fit together (truncation, flipped bits, a hand edit, an empty or foreign file) is an error, never an empty log.
+Beside the log the file keeps the totals of each data set, sealed with the newest hash and written
+in the same transaction, so that reading totals or appending a record takes the same time however
+long the log is. What does not fit together (truncation, flipped bits, a hand edit, an empty or
+foreign file) is an error, never an empty log.
 """
 
 import hashlib
@@ -30,17 +32,37 @@ _TABLES = (
     "CREATE TABLE totals (number INTEGER, states TEXT, seal TEXT)",
 )
 # Tables that ANALYZE adds, to no harm.
-_STATISTICS = ("CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)")
+_STATISTICS = (
+    "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+)
 # Errors that content of other files raises while it is read.
-MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+MALFORMED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 # Sentences about errors of SQLite, by its codes.
 _NOTHING_CHARGED = "nothing was charged, so nothing may be released."
 _EXPLANATIONS = {
-    (sqlite3.SQLITE_FULL,): f"is on a full disk: {_NOTHING_CHARGED} Earlier charges are still on record. Make room and "
+    (
+        sqlite3.SQLITE_FULL,
+    ): f"is on a full disk: {_NOTHING_CHARGED} Earlier charges are still on record. Make room and "
     "try again.",
-    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED): f"is locked by another process for more than {_BUSY_SECONDS:g} "
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    ): f"is locked by another process for more than {_BUSY_SECONDS:g} "
     f"seconds: {_NOTHING_CHARGED} Find the process that holds the file, or try again.",
-    (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM): f"cannot be written: {_NOTHING_CHARGED} "
+    (
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+    ): f"cannot be written: {_NOTHING_CHARGED} "
     "Make the file and its folder writable; SQLite keeps a journal beside the file.",
 }
 
@@ -53,7 +75,9 @@ class LedgerError(RuntimeError):
 
 @dataclass
 class LedgerFileSnapshot:
-    """The log at one moment: its newest record, the totals by data set, and the records to be appended."""
+    """The log at one moment: its newest record, the totals by data set, and the records to be
+    appended.
+    """
 
     number: int
     digest: str
@@ -71,9 +95,9 @@ class LedgerFileSnapshot:
 class LedgerFile:
     """The log in the file at ``path``, opened anew for every call so that a fork shares nothing.
 
-    ``advance(state, record)`` returns the totals of the record's data set after the record, as plain data; those before
-    its first record are None. ``seen`` are number and hash of the newest record known: a file without it was replaced
-    or rolled back.
+    ``advance(state, record)`` returns the totals of the record's data set after the record, as
+    plain data; those before its first record are None. ``seen`` are number and hash of the newest
+    record known: a file without it was replaced or rolled back.
     """
 
     def __init__(self, path: str, advance: Advance, seen: tuple[int, str] | None = None) -> None:
@@ -82,7 +106,9 @@ class LedgerFile:
         self.seen = seen
 
     def create(self, record: Facts) -> None:
-        """Create the ledger's file beside its place and link it in, never seen half made; another one stays."""
+        """Create the ledger's file beside its place and link it in, never seen half made;
+        another one stays.
+        """
         folder, name = os.path.split(self.path)
         draft = ""
         try:
@@ -124,7 +150,10 @@ class LedgerFile:
 
     def read(self) -> LedgerFileSnapshot:
         """Return the newest state of the log, in a time that does not depend on its length."""
-        with self._open_ledger_file() as connection, _ledger_file_transaction(connection, "DEFERRED"):
+        with (
+            self._open_ledger_file() as connection,
+            _ledger_file_transaction(connection, "DEFERRED"),
+        ):
             snapshot = self._newest_ledger_state(connection)
         self.seen = (snapshot.number, snapshot.digest)
         return snapshot
@@ -132,8 +161,8 @@ class LedgerFile:
     @contextmanager
     def append(self) -> Iterator[LedgerFileSnapshot]:
         """Hold the write lock of the ledger's file over a block that gets the newest state."""
-        # What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
-        # the block leaves the file as it was.
+        # What the block adds to it is written and committed when it ends, before the caller goes
+        # on; an exception in the block leaves the file as it was.
         with self._open_ledger_file() as connection:
             with _ledger_file_transaction(connection, "IMMEDIATE"):
                 snapshot = self._newest_ledger_state(connection)
@@ -145,9 +174,16 @@ class LedgerFile:
                         raise self.damaged("it does not keep what is written")
             self.seen = (snapshot.number, snapshot.digest)
 
-    def verify(self, expected: tuple[int, str] | None = None) -> tuple[LedgerFileSnapshot, list[Facts]]:
-        """Return the ledger file's newest state and all records after checking every link, total and ``expected``."""
-        with self._open_ledger_file() as connection, _ledger_file_transaction(connection, "DEFERRED"):
+    def verify(
+        self, expected: tuple[int, str] | None = None
+    ) -> tuple[LedgerFileSnapshot, list[Facts]]:
+        """Return the ledger file's newest state and all records after checking every link, total
+        and ``expected``.
+        """
+        with (
+            self._open_ledger_file() as connection,
+            _ledger_file_transaction(connection, "DEFERRED"),
+        ):
             newest = self._newest_ledger_state(connection)
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise self.damaged("its pages are damaged")
@@ -163,7 +199,9 @@ class LedgerFile:
                 try:
                     replayed.add(json.loads(record))
                 except LedgerError as error:
-                    raise self.damaged(f"record {position} cannot have been granted ({error})") from None
+                    raise self.damaged(
+                        f"record {position} cannot have been granted ({error})"
+                    ) from None
                 except MALFORMED as error:
                     raise self.damaged(f"record {position} is malformed") from error
             if (replayed.number, replayed.digest) != (newest.number, newest.digest):
@@ -176,20 +214,25 @@ class LedgerFile:
 
     @contextmanager
     def _open_ledger_file(self) -> Iterator[sqlite3.Connection]:
-        """Connect to the database in the ledger's file; errors say what they mean for the ledger."""
+        """Connect to the database in the ledger's file; errors say what they mean for the
+        ledger.
+        """
         try:
             if os.path.getsize(self.path) == 0:
                 # SQLite takes an empty file for a new database.
                 raise self.damaged("the file is empty")
             uri = Path(self.path).as_uri() + "?mode=rw"
-            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            with closing(
+                sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+            ) as connection:
                 # EXTRA also flushes the removal of the journal: otherwise a power cut just after
                 # the commit could bring the journal back and undo a charge already granted.
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except FileNotFoundError:
             raise LedgerError(
-                f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget what was spent."
+                f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget "
+                "what was spent."
             ) from None
         except sqlite3.Error as error:
             raise self._explained_ledger_error(error) from error
@@ -197,7 +240,9 @@ class LedgerFile:
             raise LedgerError(f"The ledger at '{self.path}' cannot be read: {error}.") from error
 
     def _newest_ledger_state(self, connection: sqlite3.Connection) -> LedgerFileSnapshot:
-        """Return the newest state of the ledger's file, as far as a constant number of rows can tell."""
+        """Return the newest state of the ledger's file, as far as a constant number of rows can
+        tell.
+        """
         # Taken before the file is read: another thread may append and move it meanwhile.
         seen = self.seen
         self._check_header(connection)
@@ -215,7 +260,9 @@ class LedgerFile:
         return LedgerFileSnapshot(number, digest, states, self.advance)
 
     def _check_header(self, connection: sqlite3.Connection) -> None:
-        """Raise unless the file is a ledger of this version, in one file, with the tables of a ledger."""
+        """Raise unless the file is a ledger of this version, in one file, with the tables of a
+        ledger.
+        """
 
         def pragma(name: str) -> int | str:
             value: int | str = connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -225,15 +272,17 @@ class LedgerFile:
             raise self.damaged("it was not made by dpconvex")
         if pragma("journal_mode") == "wal":
             raise LedgerError(
-                f"The ledger at '{self.path}' was set to SQLite's WAL mode: the newest charges may lie in a second "
-                "file, which copies leave behind. Nothing may be released. Where it was set so, with that second file "
-                f"beside it, run `sqlite3 {shlex.quote(self.path)} 'PRAGMA journal_mode = DELETE'`; a copy without it "
-                "may have forgotten charges and must not be used."
+                f"The ledger at '{self.path}' was set to SQLite's WAL mode: the newest charges "
+                "may lie in a second file, which copies leave behind. Nothing may be released. "
+                "Where it was set so, with that second file beside it, run `sqlite3 "
+                f"{shlex.quote(self.path)} 'PRAGMA journal_mode = DELETE'`; a copy without it may "
+                "have forgotten charges and must not be used."
             )
         version = pragma("user_version")
         if version != _VERSION:
             raise self.damaged(f"its format is {version}, this dpconvex reads format {_VERSION}")
-        # Not only their names, and whatever they are called: columns and triggers can swallow what is written.
+        # Not only their names, and whatever they are called: columns and triggers can swallow what
+        # is written.
         made = [str(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
         if sorted(sql for sql in made if sql not in _STATISTICS) != sorted(_TABLES):
             raise self.damaged("it holds other tables, or triggers, than a ledger has")
@@ -270,10 +319,12 @@ class LedgerFile:
             return self.damaged(str(error))
         for codes, explanation in _EXPLANATIONS.items():
             if code in codes:
-                return LedgerError(f"The ledger at '{self.path}' {explanation} SQLite says: {error}.")
+                return LedgerError(
+                    f"The ledger at '{self.path}' {explanation} SQLite says: {error}."
+                )
         return LedgerError(
-            f"The ledger at '{self.path}' could not be read or written ({error}). Nothing may be released. See whether "
-            "the last charge was recorded before you try again."
+            f"The ledger at '{self.path}' could not be read or written ({error}). Nothing may be "
+            "released. See whether the last charge was recorded before you try again."
         )
 
 
@@ -282,11 +333,15 @@ def _hash(link: str, text: str) -> str:
 
 
 def _same_file_totals(found: object, expected: object) -> bool:
-    """Compare totals of a ledger's file: numbers to a relative 1e-9 (another platform's rounding), else exactly."""
+    """Compare totals of a ledger's file: numbers to a relative 1e-9 (another platform's
+    rounding), else exactly.
+    """
     if isinstance(expected, dict):
-        return isinstance(found, dict) and found.keys() == expected.keys() and all(
-            _same_file_totals(found[name], expected[name]) for name in found
-        )  # fmt: skip
+        return (
+            isinstance(found, dict)
+            and found.keys() == expected.keys()
+            and all(_same_file_totals(found[name], expected[name]) for name in found)
+        )
     if isinstance(expected, (list, tuple)):
         if not isinstance(found, list) or len(found) != len(expected):
             return False
@@ -318,7 +373,9 @@ def _write_ledger_file(connection: sqlite3.Connection, snapshot: LedgerFileSnaps
         text = json.dumps(record, sort_keys=True)
         snapshot.number += 1
         snapshot.digest = _hash(snapshot.digest, text)
-        connection.execute("INSERT INTO log VALUES (?, ?, ?)", (snapshot.number, text, snapshot.digest))
+        connection.execute(
+            "INSERT INTO log VALUES (?, ?, ?)", (snapshot.number, text, snapshot.digest)
+        )
     connection.execute("DELETE FROM head")
     connection.execute("INSERT INTO head VALUES (?, ?)", (snapshot.number, snapshot.digest))
     states = json.dumps(snapshot.states, sort_keys=True)

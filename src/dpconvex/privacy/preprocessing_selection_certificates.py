@@ -1,4 +1,6 @@
-"""Certificates of the steps around a fit: preprocessing of columns, and selection among candidates."""
+"""Certificates of the steps around a fit: preprocessing of columns, and selection among
+candidates.
+"""
 
 from __future__ import annotations
 
@@ -54,28 +56,43 @@ class PreprocessingCertificate(CertifiedPromise):
         return math.sqrt(2 * self.n_features) * pure_guarantee_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
-        """Check that a preprocessing certificate's noise suffices; raise a CertificateError otherwise."""
+        """Check that a preprocessing certificate's noise suffices; raise a CertificateError
+        otherwise.
+        """
         with refuse_malformed_certificate("The certificate is malformed"):
             for name in ("n_samples", "n_features"):
                 check_count(name, "a certificate", getattr(self, name))
             usual = self.neighbors == "replace_one" and self.sampler in (EXACT, SEEDED)
-            require(usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
+            require(
+                usual, "The certificate's 'neighbors' or 'sampler' is not that of its mechanism."
+            )
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")
-            require(self.mechanism == "quantile-bounds", "The certificate's 'mechanism' is unknown.")
-            require(set(self.noise) == {"epsilon"}, "The certificate's 'noise' is not that of its mechanism.")
+            require(
+                self.mechanism == "quantile-bounds", "The certificate's 'mechanism' is unknown."
+            )
+            require(
+                set(self.noise) == {"epsilon"},
+                "The certificate's 'noise' is not that of its mechanism.",
+            )
             allowed = "a finite number above 0"
-            stated = check_number("epsilon", "a certificate", self.noise["epsilon"], allowed, 0, math.inf)
+            stated = check_number(
+                "epsilon", "a certificate", self.noise["epsilon"], allowed, 0, math.inf
+            )
             # An exponential mechanism keeps what a smaller epsilon promises.
             needed = quantile_certificate_noise(self.guarantee, self.n_features)["epsilon"]
-            require(stated <= needed * _PLATFORM, "The certificate's 'noise' does not follow from its guarantee.")
+            require(
+                stated <= needed * _PLATFORM,
+                "The certificate's 'noise' does not follow from its guarantee.",
+            )
 
 
 def quantile_certificate_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
     """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
 
     Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
-    ``exp(epsilon) / (1 + exp(epsilon)) = Phi(mu / (2 sqrt(2 d)))``. The larger of both counts under (epsilon, delta).
+    ``exp(epsilon) / (1 + exp(epsilon)) = Phi(mu / (2 sqrt(2 d)))``. The larger of both counts under
+    (epsilon, delta).
     """
     releases = 2 * n_features
     if isinstance(guarantee, PureDP):
@@ -88,7 +105,9 @@ def quantile_certificate_noise(guarantee: Guarantee, n_features: int) -> dict[st
 
 @lru_cache(maxsize=256)
 def selection_certificate_epsilon(mu: float, delta: float, mean_repeats: float) -> float:
-    """Return the epsilon at ``delta`` of releasing the best of a geometric number of runs, each of them mu-GDP."""
+    """Return the epsilon at ``delta`` of releasing the best of a geometric number of runs, each
+    of them mu-GDP.
+    """
     from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
     from dp_accounting.rdp import RdpAccountant
 
@@ -100,15 +119,17 @@ def selection_certificate_epsilon(mu: float, delta: float, mean_repeats: float) 
 
 @lru_cache(maxsize=128)
 def selection_certificate_mu(epsilon: float, delta: float, mean_repeats: float) -> float:
-    """Return the largest mu of one run, to a thousandth, at which repeating and selecting is (epsilon, delta)-DP."""
+    """Return the largest mu of one run, to a thousandth, at which repeating and selecting is
+    (epsilon, delta)-DP.
+    """
     high = gaussian_mu(epsilon, delta)
     low = high / 16
     while selection_certificate_epsilon(low, delta, mean_repeats) > epsilon:
         low, high = low / 16, low
         if low < 1e-9:
             raise ValueError(
-                f"No run fits epsilon={epsilon!r} and delta={delta!r} with {mean_repeats:g} repeats. "
-                "Use a larger budget or strategy='exponential'."
+                f"No run fits epsilon={epsilon!r} and delta={delta!r} with {mean_repeats:g} "
+                "repeats. Use a larger budget or strategy='exponential'."
             )
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
@@ -118,12 +139,18 @@ def selection_certificate_mu(epsilon: float, delta: float, mean_repeats: float) 
 
 
 def selection_certificate_shares(
-    guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None, basic: bool = False
+    guarantee: Guarantee,
+    strategy: str,
+    candidates: int,
+    mean_repeats: float | None,
+    basic: bool = False,
 ) -> tuple[str, Guarantee, float]:
-    """Return the strategy, what each fit may spend, and the mean number of fits (by default twice the candidates).
+    """Return the strategy, what each fit may spend, and the mean number of fits (by default twice
+    the candidates).
 
-    The strategy ``"auto"`` takes the one that leaves each fit more. With ``basic``, fits share epsilon and delta by
-    basic composition, for mechanisms that do not offer Gaussian DP; this rules out ``"repeat"``.
+    The strategy ``"auto"`` takes the one that leaves each fit more. With ``basic``, fits share
+    epsilon and delta by basic composition, for mechanisms that do not offer Gaussian DP; this rules
+    out ``"repeat"``.
     """
     if basic and strategy != "repeat":
         return "exponential", guarantee_per_problem(guarantee, candidates), float(candidates)
@@ -137,8 +164,8 @@ def selection_certificate_shares(
             return "repeat", GaussianDP(mu), repeats
     elif strategy == "repeat":
         raise ValueError(
-            "The 'strategy' parameter of DPSelect must be 'exponential' or 'auto' with this budget: 'repeat' needs "
-            "epsilon with delta above 0."
+            "The 'strategy' parameter of DPSelect must be 'exponential' or 'auto' with this "
+            "budget: 'repeat' needs epsilon with delta above 0."
         )
     return "exponential", each, float(candidates)
 
@@ -156,35 +183,63 @@ class SelectionCertificate(CertifiedPromise):
     validation_rows: int
     neighbors: str  # the relation that every candidate's certificate states
     score: ScoreBounds  # public facts that bound what one record changes in a score
-    # The epsilon of the exponential mechanism, or the std of the noise on each run's score in units of its sensitivity.
+    # The epsilon of the exponential mechanism, or the std of the noise on each run's score in units
+    # of its sensitivity.
     noise: dict[str, float]
     fits: tuple[Certificate, ...] = field(repr=False)  # what a fit of each candidate promises
-    label_set: str | None = None  # whether it was "given" or is "assumed public"; None for regressions
-    sampler: str = EXACT  # where the randomness of the choice comes from: EXACT, or SEEDED, which is not private
+    label_set: str | None = (
+        None  # whether it was "given" or is "assumed public"; None for regressions
+    )
+    # where the randomness of the choice comes from: EXACT, or SEEDED, which is not private
+    sampler: str = EXACT
 
     @classmethod
     def issue(
-        cls, guarantee: Guarantee, strategy: str, mean_repeats: float | None, training_rows: int, validation_rows: int,
-        score: ScoreBounds, fits: Sequence[Certificate], *, label_set: str | None = None, seeded: bool = False,
-    ) -> SelectionCertificate:  # fmt: skip
-        """Derive a selection certificate's relation from its candidates' and the choice's noise from the guarantee."""
+        cls,
+        guarantee: Guarantee,
+        strategy: str,
+        mean_repeats: float | None,
+        training_rows: int,
+        validation_rows: int,
+        score: ScoreBounds,
+        fits: Sequence[Certificate],
+        *,
+        label_set: str | None = None,
+        seeded: bool = False,
+    ) -> SelectionCertificate:
+        """Derive a selection certificate's relation from its candidates' and the choice's noise
+        from the guarantee.
+        """
         relations = sorted({fit.neighbors for fit in fits})
         if len(relations) != 1:
             raise ValueError(
-                "The candidates of DPSelect must all promise the same neighbouring relation: what they spend does not "
-                f"add up otherwise. Got {relations} instead. Set what decides it, such as 'label_private', on the "
-                "estimator."
+                "The candidates of DPSelect must all promise the same neighbouring relation: "
+                f"what they spend does not add up otherwise. Got {relations} instead. Set what "
+                "decides it, such as 'label_private', on the estimator."
             )
         basic = isinstance(fits[0].guarantee, ApproxDP)
-        strategy, per_fit, repeats = selection_certificate_shares(guarantee, strategy, len(fits), mean_repeats, basic)
+        strategy, per_fit, repeats = selection_certificate_shares(
+            guarantee, strategy, len(fits), mean_repeats, basic
+        )
         if isinstance(per_fit, GaussianDP) and strategy == "repeat":
             noise = {"std": calibrated_release_scale(per_fit.mu, 1.0, 1)}
         else:
             noise = {"epsilon": guaranteed_pure_epsilon(guarantee)}
         certificate = cls(
-            guarantee, strategy, len(fits), per_fit, repeats, training_rows, validation_rows, relations[0],
-            score, noise, tuple(fits), label_set, SEEDED if seeded else EXACT,
-        )  # fmt: skip
+            guarantee,
+            strategy,
+            len(fits),
+            per_fit,
+            repeats,
+            training_rows,
+            validation_rows,
+            relations[0],
+            score,
+            noise,
+            tuple(fits),
+            label_set,
+            SEEDED if seeded else EXACT,
+        )
         certificate._check()
         return certificate
 
@@ -196,8 +251,8 @@ class SelectionCertificate(CertifiedPromise):
             law = f"a geometric number of runs, mean {self.mean_repeats:g}"
             return f"Renyi DP of repeating and selecting with {law}; {apart}"
         return (
-            f"composition of {self.candidates} fits on the training rows, in parallel with the exponential mechanism "
-            f"on the validation rows; {apart}"
+            f"composition of {self.candidates} fits on the training rows, in parallel with the "
+            f"exponential mechanism on the validation rows; {apart}"
         )
 
     @property
@@ -206,7 +261,9 @@ class SelectionCertificate(CertifiedPromise):
         return str(self.fits[0].unit)
 
     def verify(self) -> None:
-        """Check that the candidates' certificates and the stated noise suffice for the guarantee, or raise."""
+        """Check that the candidates' certificates and the stated noise suffice for the
+        guarantee, or raise.
+        """
         self._check()
         for certificate in self.fits:
             certificate.verify()
@@ -214,7 +271,11 @@ class SelectionCertificate(CertifiedPromise):
     def _check(self) -> None:
         with refuse_malformed_certificate("The selection's certificate is malformed"):
             self._check_fields()
-            fits, choice = self._selection_repeats() if self.strategy == "repeat" else self._selection_composes()
+            fits, choice = (
+                self._selection_repeats()
+                if self.strategy == "repeat"
+                else self._selection_composes()
+            )
         require(fits, "The selection's 'per_fit' spends more than its guarantee.")
         require(choice, "The selection's 'noise' is too small for its guarantee.")
 
@@ -222,15 +283,26 @@ class SelectionCertificate(CertifiedPromise):
         """Raise unless every stated fact is one that a selection can state."""
         for name in ("candidates", "training_rows", "validation_rows"):
             check_count(name, "a selection", getattr(self, name))
-        check_number("mean_repeats", "a selection", self.mean_repeats, "a number from 1 to 1e9", 1.0, _MOST_REPEATS)
+        check_number(
+            "mean_repeats",
+            "a selection",
+            self.mean_repeats,
+            "a number from 1 to 1e9",
+            1.0,
+            _MOST_REPEATS,
+        )
         (noise,) = self.noise.values()
         check_number("noise", "a selection", noise, "a finite number of at least 0", 0.0, math.inf)
         allowed: dict[str, tuple[object, ...]] = {
-            "strategy": ("exponential", "repeat"), "neighbors": RELATIONS, "sampler": (EXACT, SEEDED),
+            "strategy": ("exponential", "repeat"),
+            "neighbors": RELATIONS,
+            "sampler": (EXACT, SEEDED),
             "label_set": (None, "given", "assumed public"),
-        }  # fmt: skip
+        }
         for name, values in allowed.items():
-            require(getattr(self, name) in values, f"The selection's '{name}' must be one of {values}.")
+            require(
+                getattr(self, name) in values, f"The selection's '{name}' must be one of {values}."
+            )
         for guarantee in (self.guarantee, self.per_fit):
             claimed = isinstance(guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The selection's 'guarantee' and 'per_fit' must be guarantees.")
@@ -238,24 +310,33 @@ class SelectionCertificate(CertifiedPromise):
         require(bounded, "The selection's 'score' must state its bounds.")
         type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
         noise_name = "std" if self.strategy == "repeat" else "epsilon"
-        require(set(self.noise) == {noise_name}, "The selection's 'noise' is not that of its strategy.")
-        alike = len({fit.unit for fit in self.fits}) <= 1 and all(fit.bounds.rows_per_person <= 1 for fit in self.fits)
+        require(
+            set(self.noise) == {noise_name}, "The selection's 'noise' is not that of its strategy."
+        )
+        alike = len({fit.unit for fit in self.fits}) <= 1 and all(
+            fit.bounds.rows_per_person <= 1 for fit in self.fits
+        )
         require(
             alike,
-            "The selection's 'fits' must all promise to one record, or all to one person whose rows have weight 1 "
-            "together: otherwise rows of a person would be in both parts.",
+            "The selection's 'fits' must all promise to one record, or all to one person whose "
+            "rows have weight 1 together: otherwise rows of a person would be in both parts.",
         )
         stated = (self.per_fit, self.neighbors, self.training_rows)
         fits = [(fit.guarantee, fit.neighbors, fit.bounds.n_samples) for fit in self.fits]
         require(
             len(fits) == self.candidates and all(fit == stated for fit in fits),
-            "The selection's 'fits' must certify as many fits as there are candidates, each with the stated "
-            "'per_fit', 'neighbors' and 'training_rows'.",
+            "The selection's 'fits' must certify as many fits as there are candidates, each with "
+            "the stated 'per_fit', 'neighbors' and 'training_rows'.",
         )
 
     def _selection_composes(self) -> tuple[bool, bool]:
-        """Return whether all fits of a selection, and the exponential mechanism, each keep the guarantee."""
-        require(self.mean_repeats == self.candidates, "The selection's 'mean_repeats' must be its 'candidates'.")
+        """Return whether all fits of a selection, and the exponential mechanism, each keep the
+        guarantee.
+        """
+        require(
+            self.mean_repeats == self.candidates,
+            "The selection's 'mean_repeats' must be its 'candidates'.",
+        )
         each = self.per_fit
         if isinstance(self.guarantee, GaussianDP) and isinstance(each, PureDP):
             each = GaussianDP(pure_guarantee_mu(each.epsilon_bound))
@@ -263,8 +344,11 @@ class SelectionCertificate(CertifiedPromise):
         return fits, self.noise["epsilon"] <= guaranteed_pure_epsilon(self.guarantee) * _PLATFORM
 
     def _selection_repeats(self) -> tuple[bool, bool]:
-        """Return whether repeated selection keeps the guarantee with runs of ``per_fit``, and the score's noise too."""
-        total, each = self.guarantee, self.per_fit
+        """Return whether repeated selection keeps the guarantee with runs of ``per_fit``, and
+        the score's noise too.
+        """
+        total = self.guarantee
+        each = self.per_fit
         if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):
             raise CertificateError("Repeated selection turns Gaussian DP into (epsilon, delta)-DP.")
         cost = selection_certificate_epsilon(each.mu, total.delta_bound, float(self.mean_repeats))

@@ -1,40 +1,44 @@
 r"""Privacy filter: the charges of a budget so far, and whether it allows one more.
 
-A budget of (epsilon, delta) first adds up what charges state, within ``E = sum epsilon_i <= epsilon`` and
-``D = sum delta_i <= delta``. Its first Gaussian charge finds (e, d) = (epsilon - E, delta - D) left. From then on
-Gaussian charges add up in squares, ``S = sum mu_i^2``:
+A budget of (epsilon, delta) first adds up what charges state, within
+``E = sum epsilon_i <= epsilon`` and ``D = sum delta_i <= delta``. Its first Gaussian charge finds
+(e, d) = (epsilon - E, delta - D) left. From then on Gaussian charges add up in squares,
+``S = sum mu_i^2``:
 
 - as long as all charges since are Gaussian, within ``gaussian_delta(e, sqrt(S)) <= d / 2``;
-- from the first other charge since, within ``E' + a + (b + 1/2) S <= e`` and ``D' <= 2 d / 5`` (E' and D' the sums
-  since), where ``a = e / 3`` and ``exp(-2 a b) = d / 10``.
+- from the first other charge since, within ``E' + a + (b + 1/2) S <= e`` and ``D' <= 2 d / 5`` (E'
+  and D' the sums since), where ``a = e / 3`` and ``exp(-2 a b) = d / 10``.
 
-A pure charge may stand as a Gaussian one of ``mu = 2 Phi^-1(1 / (1 + exp(-epsilon)))``. A budget in mu takes charges
-with ``sum mu_i^2 <= mu^2`` and no others; one with ``composition="sums"`` adds stated epsilons and deltas only.
+A pure charge may stand as a Gaussian one of ``mu = 2 Phi^-1(1 / (1 + exp(-epsilon)))``. A budget in
+mu takes charges with ``sum mu_i^2 <= mu^2`` and no others; one with ``composition="sums"`` adds
+stated epsilons and deltas only.
 
 Privacy
 -------
-Whatever is granted keeps the budget, although every charge, and its kind, may be chosen in view of all results so far.
+Whatever is granted keeps the budget, although every charge, and its kind, may be chosen in view of
+all results so far.
 
-*Gaussian charges.* A release that is mu_i-GDP is a function of one Gaussian observation (Blackwell), hence of a
-Brownian motion with drift 0 or 1, by neighbour, that is observed for mu_i^2 units of time. So is a pure one: randomised
-response is the sign of an observation. How long to observe next depends on what was seen, but nothing is observed
-beyond the time ``mu^2``, so everything released is a function of the path until then, for which its end is sufficient:
-mu-GDP.
+*Gaussian charges.* A release that is mu_i-GDP is a function of one Gaussian observation
+(Blackwell), hence of a Brownian motion with drift 0 or 1, by neighbour, that is observed for mu_i^2
+units of time. So is a pure one: randomised response is the sign of an observation. How long to
+observe next depends on what was seen, but nothing is observed beyond the time ``mu^2``, so
+everything released is a function of the path until then, for which its end is sufficient: mu-GDP.
 
-*Sums of epsilons and deltas.* Suppose that every strategy of k charges with (e, d) left is (e, d)-DP. One that begins
-with a charge (a, b) and goes on with k more, its distributions P_x and Q_x after the result x, has
-``P(O) <= int min(1, exp(e - a) Q_x(O)) dP_1(x) + (d - b) <= exp(e) Q(O) + b + (d - b)``. It remains to show that a
-strategy that begins with a Gaussian charge is (e, d)-DP.
+*Sums of epsilons and deltas.* Suppose that every strategy of k charges with (e, d) left is (e,
+d)-DP. One that begins with a charge (a, b) and goes on with k more, its distributions P_x and Q_x
+after the result x, has ``P(O) <= int min(1, exp(e - a) Q_x(O)) dP_1(x) + (d - b) <= exp(e) Q(O) + b
++ (d - b)``. It remains to show that a strategy that begins with a Gaussian charge is (e, d)-DP.
 
 *Mixtures.* Let O be an event. The part of it in which all charges are Gaussian has
-``P(O_1) <= exp(e) Q(O_1) + d / 2``. In the other part, a release at (epsilon_i, delta_i) is epsilon_i-DP but for a coin
-that shows everything with probability delta_i: some coin does with probability 2 d / 5 at most. The privacy loss of the
-Gaussian charges at time S is a Brownian motion plus S / 2 under P, and exceeds ``a + (b + 1/2) S`` at any time at all
-with probability ``exp(-2 a b) = d / 10``. Otherwise the whole loss is at most ``E' + a + (b + 1/2) S <= e``. Hence
+``P(O_1) <= exp(e) Q(O_1) + d / 2``. In the other part, a release at (epsilon_i, delta_i) is
+epsilon_i-DP but for a coin that shows everything with probability delta_i: some coin does with
+probability 2 d / 5 at most. The privacy loss of the Gaussian charges at time S is a Brownian motion
+plus S / 2 under P, and exceeds ``a + (b + 1/2) S`` at any time at all with probability
+``exp(-2 a b) = d / 10``. Otherwise the whole loss is at most ``E' + a + (b + 1/2) S <= e``. Hence
 ``P(O_2) <= exp(e) Q(O_2) + 2 d / 5 + d / 10``.
 
-Without the a, which pays for being right at all times at once, the choice after a first result between so much in
-epsilon and so much in mu would be worth more than either.
+Without the a, which pays for being right at all times at once, the choice after a first result
+between so much in epsilon and so much in mu would be worth more than either.
 """
 
 from __future__ import annotations
@@ -51,8 +55,11 @@ DEFAULT_DELTA = 1e-6
 COMPOSITIONS = ("gaussian", "sums")
 # A total above the budget by no more than this factor is rounding: 10 charges of 0.1 fit into 1.
 ROUNDING = 1e-12
-# Parts of delta: for Gaussian charges alone, for others beside them, and for the line above the Gaussian loss.
-_GAUSSIAN_PART, _OTHER_PART, _LINE_PART = 0.5, 0.4, 0.1
+# Parts of delta: for Gaussian charges alone, for others beside them, and for the line above the
+# Gaussian loss.
+_GAUSSIAN_PART = 0.5
+_OTHER_PART = 0.4
+_LINE_PART = 0.1
 # Part of epsilon that the line starts with. Any number would do: it only has to be fixed.
 _LINE_START = 1 / 3
 
@@ -63,8 +70,8 @@ Total = tuple[float, float]  # a sum, and what rounding took from it
 class FilterRemaining:
     """The rest of a budget.
 
-    A charge of ``ApproxDP(epsilon, delta)``, of ``PureDP(epsilon)``, or of ``GaussianDP(mu)`` is certain to be granted:
-    one of them, not one after another.
+    A charge of ``ApproxDP(epsilon, delta)``, of ``PureDP(epsilon)``, or of ``GaussianDP(mu)`` is
+    certain to be granted: one of them, not one after another.
     """
 
     epsilon: float  # left, like delta, for charges that state them
@@ -86,10 +93,14 @@ class FilterRemaining:
             delta = self.budget_delta or DEFAULT_DELTA
             epsilon = guarantees.GaussianDP(self.mu).epsilon(delta)
             left = (
-                f"epsilon {epsilon:.4g} at delta {delta:g} (mu {self.mu:.4g}) if its noise is Gaussian, like that of a "
-                f"default fit. Any other release, such as a score, may spend {left} instead"
+                f"epsilon {epsilon:.4g} at delta {delta:g} (mu {self.mu:.4g}) if its noise is "
+                "Gaussian, like that of a default fit. Any other release, such as a score, may "
+                f"spend {left} instead"
             )
-        return f"the next release may spend {left}. The whole budget is {whole}; releases so far: {self.charges:,}"
+        return (
+            f"the next release may spend {left}. The whole budget is {whole}; releases so far: "
+            f"{self.charges:,}"
+        )
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,9 @@ class FilterCost:
 
 @dataclass(frozen=True)
 class PrivacyFilter:
-    """A budget, (epsilon, delta) or mu, and the totals of its charges: E + E', D + D' and S of the docstring above."""
+    """A budget, (epsilon, delta) or mu, and the totals of its charges: E + E', D + D' and S of
+    the docstring above.
+    """
 
     epsilon: float | None
     delta: float | None
@@ -112,7 +125,9 @@ class PrivacyFilter:
     spent_epsilon: Total = (0.0, 0.0)
     spent_delta: Total = (0.0, 0.0)
     spent_mu_squared: Total = (0.0, 0.0)
-    before_gaussian: tuple[float, float] | None = None  # the (e, d) that the first Gaussian charge found
+    before_gaussian: tuple[float, float] | None = (
+        None  # the (e, d) that the first Gaussian charge found
+    )
     mixed: bool = False  # whether a charge since then was not Gaussian
     charges: int = 0
     neighbors: str | None = None  # the relation under which all charges hold; None before the first
@@ -120,16 +135,28 @@ class PrivacyFilter:
 
     @classmethod
     def from_dict(cls, state: Facts) -> PrivacyFilter:
-        """Rebuild a filter from its fields, perhaps by way of JSON; raise ValueError if they are none of a budget."""
-        values: Facts = {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
+        """Rebuild a filter from its fields, perhaps by way of JSON; raise ValueError if they are
+        none of a budget.
+        """
+        values: Facts = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in state.items()
+        }
         found = cls(**values)
         in_mu = found.mu is not None
         valid = (
-            (found.epsilon is None and found.delta is None if in_mu else _is_number(found.delta, 0, 1))
+            (
+                found.epsilon is None and found.delta is None
+                if in_mu
+                else _is_number(found.delta, 0, 1)
+            )
             and _is_number(found.mu if in_mu else found.epsilon, 0)
             and (found.mu or found.epsilon)
             and found.composition in COMPOSITIONS
-            and all(_is_pair(total, 0) for total in (found.spent_epsilon, found.spent_delta, found.spent_mu_squared))
+            and all(
+                _is_pair(total, 0)
+                for total in (found.spent_epsilon, found.spent_delta, found.spent_mu_squared)
+            )
             and (found.before_gaussian is None or _is_pair(found.before_gaussian))
             and type(found.mixed) is bool
             and (found.before_gaussian is not None or not found.mixed)
@@ -143,11 +170,15 @@ class PrivacyFilter:
         return found
 
     def cost(self, guarantee: guarantees.Guarantee, mu: float | None = None) -> FilterCost:
-        """Return what a release, perhaps mu-Gaussian DP too, would be charged: the first allowed cost, or the last."""
+        """Return what a release, perhaps mu-Gaussian DP too, would be charged: the first allowed
+        cost, or the last.
+        """
         costs = self._possible_filter_costs(guarantee, mu)
         return next((cost for cost in costs if self.charged(cost, "").within_budget()), costs[-1])
 
-    def _possible_filter_costs(self, guarantee: guarantees.Guarantee, mu: float | None) -> list[FilterCost]:
+    def _possible_filter_costs(
+        self, guarantee: guarantees.Guarantee, mu: float | None
+    ) -> list[FilterCost]:
         """Return the costs by which the filter may count a release: as stated, and by its mu."""
         if isinstance(guarantee, guarantees.GaussianDP):
             stated = FilterCost(epsilon=math.inf) if guarantee.mu > 0 else FilterCost()
@@ -165,7 +196,8 @@ class PrivacyFilter:
         if self.before_gaussian is not None:
             return [stated, squares] if self.mixed and stated.delta == 0 else [squares, stated]
         if isinstance(guarantee, guarantees.GaussianDP):
-            # It may also take all that is left, in epsilon and delta: nothing is kept for later charges.
+            # It may also take all that is left, in epsilon and delta: nothing is kept for later
+            # charges.
             e, d = self._unspent()
             whole = e > 0 and d > 0 and gaussian_delta(e * (1 + ROUNDING), mu) <= d
             return [squares, FilterCost(e, d)] if whole else [squares]
@@ -179,23 +211,31 @@ class PrivacyFilter:
         if left is None and self.mu is None and cost.mu_squared > 0:
             left = self._unspent()
         return replace(
-            self, spent_epsilon=_add_filter_charge(self.spent_epsilon, cost.epsilon),
+            self,
+            spent_epsilon=_add_filter_charge(self.spent_epsilon, cost.epsilon),
             spent_delta=_add_filter_charge(self.spent_delta, cost.delta),
-            spent_mu_squared=_add_filter_charge(self.spent_mu_squared, cost.mu_squared), before_gaussian=left,
-            mixed=self.mixed or (self.before_gaussian is not None and cost.epsilon + cost.delta > 0),
-            charges=self.charges + 1, neighbors=self.neighbors or neighbors, unit=self.unit if self.charges else unit,
-        )  # fmt: skip
+            spent_mu_squared=_add_filter_charge(self.spent_mu_squared, cost.mu_squared),
+            before_gaussian=left,
+            mixed=self.mixed
+            or (self.before_gaussian is not None and cost.epsilon + cost.delta > 0),
+            charges=self.charges + 1,
+            neighbors=self.neighbors or neighbors,
+            unit=self.unit if self.charges else unit,
+        )
 
     def _unspent(self) -> tuple[float, float]:
         """Return what the sums of epsilons and deltas leave; below 0 if it is overspent."""
-        return (self.epsilon or 0.0) - self.spent_epsilon[0], (self.delta or 0.0) - self.spent_delta[0]
+        return (self.epsilon or 0.0) - self.spent_epsilon[0], (
+            self.delta or 0.0
+        ) - self.spent_delta[0]
 
     def within_budget(self) -> bool:
         """Return whether the charges that the filter has seen keep the budget."""
         squared = self.spent_mu_squared[0]
         if self.mu is not None:
             return squared <= self.mu * self.mu * (1 + ROUNDING)
-        whole_epsilon, whole_delta = self.epsilon or 0.0, self.delta or 0.0
+        whole_epsilon = self.epsilon or 0.0
+        whole_delta = self.delta or 0.0
         if self.before_gaussian is None:
             deltas = self.spent_delta[0] <= whole_delta * (1 + ROUNDING)
             return deltas and self.spent_epsilon[0] <= whole_epsilon * (1 + ROUNDING)
@@ -208,7 +248,9 @@ class PrivacyFilter:
         return epsilon >= -ROUNDING * whole_epsilon and delta >= -ROUNDING * whole_delta
 
     def _left_beside_gaussian(self) -> tuple[float, float]:
-        """Return the epsilon and delta that are left beside Gaussian charges; below 0 if overspent."""
+        """Return the epsilon and delta that are left beside Gaussian charges; below 0 if
+        overspent.
+        """
         epsilon, delta = self._unspent()
         start, slope = self._line()
         reserved = (1 - _OTHER_PART) * (self.before_gaussian or (0.0, 0.0))[1]
@@ -229,18 +271,26 @@ class PrivacyFilter:
         return self.spent_epsilon[0] + (guarantees.GaussianDP(mu).epsilon(left) if mu else 0.0)
 
     def total(self) -> guarantees.Guarantee:
-        """Return one guarantee for all charges: Gaussian if all were, else at the budget's delta."""
+        """Return one guarantee for all charges: Gaussian if all were, else at the budget's
+        delta.
+        """
         if self.mu is not None or (self.before_gaussian is not None and self.spent_epsilon[0] == 0):
             return guarantees.GaussianDP(math.sqrt(self.spent_mu_squared[0]))
         epsilon = self.epsilon_at(self.delta or 0.0)
-        return guarantees.ApproxDP(epsilon, self.delta) if self.delta else guarantees.PureDP(epsilon)
+        return (
+            guarantees.ApproxDP(epsilon, self.delta) if self.delta else guarantees.PureDP(epsilon)
+        )
 
     def remaining(self) -> FilterRemaining:
         """Return what the filter has left, in words and numbers for people."""
         return FilterRemaining(
-            *self._left_in_filter(), spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
-            budget_epsilon=self.epsilon, budget_delta=self.delta, budget_mu=self.mu, charges=self.charges,
-        )  # fmt: skip
+            *self._left_in_filter(),
+            spent_epsilon=self.epsilon_at(DEFAULT_DELTA if self.delta is None else self.delta),
+            budget_epsilon=self.epsilon,
+            budget_delta=self.delta,
+            budget_mu=self.mu,
+            charges=self.charges,
+        )
 
     def _left_in_filter(self) -> tuple[float, float, float]:
         """Return the epsilon and delta that the filter has left, and the mu."""
@@ -267,7 +317,9 @@ class PrivacyFilter:
 
 
 def pure_epsilon(mu: float) -> float:
-    """Return an epsilon, hardly below the largest one, with ``pure_guarantee_mu(epsilon) <= mu``."""
+    """Return an epsilon, hardly below the largest one, with
+    ``pure_guarantee_mu(epsilon) <= mu``.
+    """
     return (1 - 1e-8) * guarantees.guaranteed_pure_epsilon(guarantees.GaussianDP(mu))
 
 
@@ -281,7 +333,9 @@ def _is_pair(value: object, low: float = -1e100) -> bool:
 
 
 def _add_filter_charge(total: Total, value: float) -> Total:
-    """Add without losing what rounding takes, so that many small charges sum up to what they are."""
+    """Add without losing what rounding takes, so that many small charges sum up to what they
+    are.
+    """
     if value == 0:
         return total
     if math.isinf(value):

@@ -1,4 +1,6 @@
-"""Facts of a model that summaries and reports show, released or public: attacker, coefficients, noise, forecasts."""
+"""Facts of a model that summaries and reports show, released or public: attacker, coefficients,
+noise, forecasts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from dpconvex.types import Array
 LEVEL = 0.95  # confidence of intervals that are shown
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _FALSE_ALARMS = (0.01, 0.05, 0.1)
-_TESTS = {"std_err": "{:.4g}", "z": "{:.3f}", "p_value": "{:.3f}", "low": "{:.4g}", "high": "{:.4g}"}
+_TESTS = {
+    "std_err": "{:.4g}",
+    "z": "{:.3f}",
+    "p_value": "{:.3f}",
+    "low": "{:.4g}",
+    "high": "{:.4g}",
+}
 _LONGEST_LABEL = 24  # letters of a label in a heading
 
 
@@ -48,7 +56,9 @@ def gaussian_guarantee(certificate: Certificate) -> GaussianDP | None:
 
 @dataclass(frozen=True)
 class CoefficientUncertainty:
-    """Standard deviation of the noise in each coefficient, or an upper bound of its root mean square; user's units."""
+    """Standard deviation of the noise in each coefficient, or an upper bound of its root mean
+    square; user's units.
+    """
 
     intercept: float | None
     coef: Array
@@ -56,32 +66,43 @@ class CoefficientUncertainty:
 
 
 def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
-    r"""Return the effect of the certificate's noise on the coefficients, or None where it depends on the data.
+    r"""Return the effect of the certificate's noise on the coefficients, or None where it depends
+    on the data.
 
-    Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:
-    exact. Objective perturbation moves the minimiser by at most ``||b|| / (n alpha)``, so the root mean square of each
-    coefficient's move is at most ``std sqrt(d) / (n alpha)``. Noise inside a descent passes through curvature that is
-    not released.
+    Output perturbation adds noise of known law to the mapped coefficients, and the map to the
+    user's units is linear: exact. Objective perturbation moves the minimiser by at most
+    ``||b|| / (n alpha)``, so the root mean square of each coefficient's move is at most
+    ``std sqrt(d) / (n alpha)``. Noise inside a descent passes through curvature that is not
+    released.
     """
     certificate: Certificate = model.certificate_
-    bounds, noise, parameters = certificate.bounds, certificate.noise, certificate.parameters
+    bounds = certificate.bounds
+    noise = certificate.noise
+    parameters = certificate.parameters
     if model.takes_matrices or "feature_bounds" not in parameters:
         return None
-    has_intercept = bool((bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept)
+    has_intercept = bool(
+        (bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept
+    )
     width = np.atleast_2d(model.coef_).shape[1]
-    row_map = RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, has_intercept)
+    row_map = RowMap.from_bounds(
+        width, parameters["feature_bounds"], bounds.row_norm, has_intercept
+    )
     if certificate.mechanism == "output":
-        spread, exact = noise["release"].coordinate_std, True
+        spread = noise["release"].coordinate_std
+        exact = True
     elif certificate.mechanism == "objective" and bounds.alpha > 0:
         whole = noise["objective"].coordinate_std * math.sqrt(bounds.dimension)
         moved = whole / (bounds.n_samples * bounds.alpha)
-        spread, exact = math.hypot(moved, noise["release"].coordinate_std), False
+        spread = math.hypot(moved, noise["release"].coordinate_std)
+        exact = False
     else:
         return None
     target = certificate.parameters.get("target_bounds")
     logarithms = "rate_bounds" in certificate.parameters  # whose unit is no target's
     target_scale = 1.0 if target is None or logarithms else 2 / (target[1] - target[0])
-    scale, shift = np.asarray(row_map.scale), np.asarray(row_map.shift)
+    scale = np.asarray(row_map.scale)
+    shift = np.asarray(row_map.shift)
     coef = spread * np.abs(scale) / target_scale
     intercept = None
     if row_map.fit_intercept:
@@ -90,7 +111,9 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
 
 
 def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
-    """Return low and high ends for each vector of coefficients, shape (problems, columns, 2); None without them."""
+    """Return low and high ends for each vector of coefficients, shape (problems, columns, 2);
+    None without them.
+    """
     if not model.inference:
         return None
     try:
@@ -120,7 +143,9 @@ def coefficient_column_bounds(model: Fitted) -> tuple[Array, Array] | None:
 
 
 def coefficient_heading(model: Fitted) -> str:
-    """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
+    """Return the heading of a single vector of coefficients: of two labels they speak for the
+    second.
+    """
     labels = model.classes_ if classifies(model) else ()
     if model._ordered_classes:
         return "log odds of a higher level"
@@ -150,9 +175,11 @@ def coefficient_problem_names(model: Fitted) -> list[str]:
 
 @dataclass(frozen=True)
 class CoefficientRow:
-    """One line of a table of coefficients: a name, and by problem its value and, where paid for, what intervals tell.
+    """One line of a table of coefficients: a name, and by problem its value and, where paid for,
+    what intervals tell.
 
-    ``tests`` are standard error, z value, p-value and both ends of the interval, as statsmodels prints them.
+    ``tests`` are standard error, z value, p-value and both ends of the interval, as statsmodels
+    prints them.
     """
 
     name: str
@@ -163,12 +190,15 @@ class CoefficientRow:
 
 def coefficient_rows(model: Fitted, most: int | None = None) -> list[CoefficientRow]:
     """Return the intercept and the first coefficients in the user's units."""
-    coef, names = np.atleast_2d(model.coef_)[:, :most], feature_names(model)[:most]
+    coef = np.atleast_2d(model.coef_)[:, :most]
+    names = feature_names(model)[:most]
     values = list(zip(names, coef.T, strict=True))
     if not model.takes_matrices:
-        intercepts, above = np.atleast_2d(np.asarray(model.intercept_)), ["(intercept)"]
+        intercepts = np.atleast_2d(np.asarray(model.intercept_))
+        above = ["(intercept)"]
         if intercepts.size > len(coef):  # of levels that share coefficients
-            intercepts, above = intercepts.T, [f"(above {label})" for label in cast(Classifier, model).classes_[:-1]]
+            intercepts = intercepts.T
+            above = [f"(above {label})" for label in cast(Classifier, model).classes_[:-1]]
         values = [*zip(above, intercepts, strict=True), *values]
     tests: list[list[list[str]]] = [[] for _ in values]
     if coefficient_intervals(model) is not None:
@@ -178,9 +208,14 @@ def coefficient_rows(model: Fitted, most: int | None = None) -> list[Coefficient
         numbers = list(zip(*(table[each] for each in _TESTS), strict=True))
         for place in range(first, len(values)):
             own = numbers[place - first :: terms]
-            tests[place] = [[form.format(each) for form, each in zip(_TESTS.values(), row, strict=True)] for row in own]
+            tests[place] = [
+                [form.format(each) for form, each in zip(_TESTS.values(), row, strict=True)]
+                for row in own
+            ]
     return [
-        CoefficientRow(name, [f"{value:.6g}" for value in each], [" to ".join(row[-2:]) for row in own], own)
+        CoefficientRow(
+            name, [f"{value:.6g}" for value in each], [" to ".join(row[-2:]) for row in own], own
+        )
         for (name, each), own in zip(values, tests, strict=True)
     ]
 
@@ -210,21 +245,32 @@ def forecast_accuracy(found: Forecasts, budgets: Sequence[float] = EPSILONS) -> 
     lowest = np.min(list(found.curve(budgets).values()), axis=0).tolist()
     points = sorted([*zip(budgets, lowest, strict=True), (own, found.best.excess_risk)])
     points = [(budget, risk) for budget, risk in points if math.isfinite(risk)]
-    relative, alone = found.task not in MARGINS, found.without_privacy.excess_risk
-    return AccuracyForecast("mu" if gaussian else "epsilon", own, points, alone, found.quantity, relative)
+    relative = found.task not in MARGINS
+    alone = found.without_privacy.excess_risk
+    return AccuracyForecast(
+        "mu" if gaussian else "epsilon", own, points, alone, found.quantity, relative
+    )
 
 
 def forecast_model(model: Fitted) -> AccuracyForecast | None:
-    """Return the planner's forecasts for the model's public facts; None for tasks without forecasts."""
+    """Return the planner's forecasts for the model's public facts; None for tasks without
+    forecasts.
+    """
     certificate = model.certificate_
-    bounds, parameters = certificate.bounds, certificate.parameters
+    bounds = certificate.bounds
+    parameters = certificate.parameters
     more = {}
     if "quantile" in parameters:
         level = parameters["quantile"]
         if isinstance(level, list) and hasattr(model, "underage_cost"):
             return None  # several products
-        task, more["quantile"] = "quantile", level
-    elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (LinearBounds, Logistic, 2):
+        task = "quantile"
+        more["quantile"] = level
+    elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (
+        LinearBounds,
+        Logistic,
+        2,
+    ):
         task = "logistic"
     elif type(bounds.loss) is Tweedie:
         task = {1.0: "poisson", 2.0: "gamma"}.get(bounds.loss.power, "tweedie")
@@ -234,9 +280,16 @@ def forecast_model(model: Fitted) -> AccuracyForecast | None:
         return None
     mechanisms = [certificate.mechanism] if certificate.mechanism in MECHANISMS[task] else None
     found = plan(
-        task, bounds.n_samples, bounds.n_features, certificate.guarantee, neighbors=certificate.neighbors,
-        bounded=parameters["feature_bounds"] is not None, row_norm=bounds.row_norm, people=bounds.people,
-        mechanisms=mechanisms, **more,
-    )  # fmt: skip
+        task,
+        bounds.n_samples,
+        bounds.n_features,
+        certificate.guarantee,
+        neighbors=certificate.neighbors,
+        bounded=parameters["feature_bounds"] is not None,
+        row_norm=bounds.row_norm,
+        people=bounds.people,
+        mechanisms=mechanisms,
+        **more,
+    )
     ahead = forecast_accuracy(found)
     return ahead if len(ahead.points) > 1 else None

@@ -1,4 +1,6 @@
-"""Release file in TOML: who publishes a model, of what, why and until when; checked for form only."""
+"""Release file in TOML: who publishes a model, of what, why and until when; checked for form
+only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema_file import parse_schema_toml
 
-_LONGEST, _LARGEST_FILE = 2000, 2**18
+_LONGEST = 2000
+_LARGEST_FILE = 2**18
 
 
 def _asks(question: str) -> str:
@@ -21,7 +24,9 @@ def _asks(question: str) -> str:
 
 @dataclass(frozen=True)
 class ReleaseFileFacts:
-    """Statements of a release file about itself, in the order of reports; an empty string was left out."""
+    """Statements of a release file about itself, in the order of reports; an empty string was
+    left out.
+    """
 
     name: str = _asks("Name of the release")
     controller: str = _asks("Who is responsible for the data")
@@ -69,13 +74,15 @@ def parse_release_file(data: Mapping[str, object]) -> ReleaseFileFacts:
     for name, value in inner.items():
         if name not in FIELDS:
             raise InputError(
-                f"The release file may have the fields {list(FIELDS)}. Got {name[:50]!r} instead. Rename or remove it."
+                f"The release file may have the fields {list(FIELDS)}. Got {name[:50]!r} instead. "
+                "Rename or remove it."
             )
         if isinstance(value, date):
             value = value.isoformat()
         if not isinstance(value, str) or len(value) > _LONGEST:
             raise InputError(
-                f"The field '{name}' of the release file must be text of at most {_LONGEST} characters, or a date."
+                f"The field '{name}' of the release file must be text of at most {_LONGEST} "
+                "characters, or a date."
             )
         found[name] = value.strip()
     return ReleaseFileFacts(**found)

@@ -1,4 +1,6 @@
-"""Pages of the studio: pieces of HTML from public facts alone. Whatever a visitor sends is checked and escaped."""
+"""Pages of the studio: pieces of HTML from public facts alone. Whatever a visitor sends is
+checked and escaped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
-from dpconvex.reports.coefficients_and_forecasts import AccuracyForecast, attacker_limits, forecast_accuracy
+from dpconvex.reports.coefficients_and_forecasts import (
+    AccuracyForecast,
+    attacker_limits,
+    forecast_accuracy,
+)
 from dpconvex.reports.printable import printable_on_page
 from dpconvex.reports.report import render_report
 from dpconvex.reports.wording import promise_wording
@@ -31,13 +37,25 @@ _FACTOR = 4.0  # forecasts lie within this of simulations from their population
 _TEMPLATES = Environment(
     loader=PackageLoader("dpconvex.reports", "studio"), autoescape=True, finalize=printable_on_page
 )
-_BUDGETS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a chart, as multiples of the chosen one
+_BUDGETS = (
+    1 / 16,
+    1 / 8,
+    1 / 4,
+    1 / 2,
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+)  # of a chart, as multiples of the chosen one
 _FEW_BUDGETS = (1 / 8, 1 / 2, 1.0, 2.0, 8.0)  # where a forecast takes a tenth of a second
 
 
 @dataclass(frozen=True)
 class StudioTask:
-    """Words of a task, and the planner's task that forecasts it; none for tasks without forecasts."""
+    """Words of a task, and the planner's task that forecasts it; none for tasks without
+    forecasts.
+    """
 
     words: str
     planned: str | None = None
@@ -46,26 +64,38 @@ class StudioTask:
 
 
 TASKS = {
-    "linear": StudioTask("linear regression", "linear"), "poisson": StudioTask("counts (Poisson)", "poisson"),
+    "linear": StudioTask("linear regression", "linear"),
+    "poisson": StudioTask("counts (Poisson)", "poisson"),
     "gamma": StudioTask("costs and times (Gamma)", "gamma"),
     "tweedie": StudioTask("costs with zeros (Tweedie)", "tweedie"),
     "quantile": StudioTask("quantile regression", "quantile", "Quantile"),
     "newsvendor": StudioTask(
-        "newsvendor", "quantile", "Underage cost / both costs", "extra cost, as a share of the best linear model's"
+        "newsvendor",
+        "quantile",
+        "Underage cost / both costs",
+        "extra cost, as a share of the best linear model's",
     ),
     "logistic": StudioTask("logistic regression", "logistic"),
     "hazard": StudioTask("survival in periods (hazards)", "hazard"),
-    "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"), "svm": StudioTask("linear support vectors"),
-    "auc": StudioTask("ranking by AUC"), "top-rank": StudioTask("ranking at the top"),
-    "tilted": StudioTask("tilted classifier"), "tilted-regression": StudioTask("tilted regression"),
-    "robust": StudioTask("robust classifier"), "robust-regression": StudioTask("robust regression"),
-}  # fmt: skip
+    "ordinal": StudioTask("ordered levels (proportional odds)", "ordinal"),
+    "svm": StudioTask("linear support vectors"),
+    "auc": StudioTask("ranking by AUC"),
+    "top-rank": StudioTask("ranking at the top"),
+    "tilted": StudioTask("tilted classifier"),
+    "tilted-regression": StudioTask("tilted regression"),
+    "robust": StudioTask("robust classifier"),
+    "robust-regression": StudioTask("robust regression"),
+}
 # By field of the page: its words, and the smallest and largest number.
 _RANGES = {
-    "rows": ("number of rows", 10, 1e9), "columns": ("number of columns", 1, 5000), "budget": ("budget", 1e-3, 100),
-    "delta": ("delta", 0, 0.1), "level": ("quantile", 0.001, 0.999),
-    "per_person": ("number of rows per person", 1, 1000), "wanted": ("wanted loss", 1e-6, 1e3),
-}  # fmt: skip
+    "rows": ("number of rows", 10, 1e9),
+    "columns": ("number of columns", 1, 5000),
+    "budget": ("budget", 1e-3, 100),
+    "delta": ("delta", 0, 0.1),
+    "level": ("quantile", 0.001, 0.999),
+    "per_person": ("number of rows per person", 1, 1000),
+    "wanted": ("wanted loss", 1e-6, 1e3),
+}
 
 
 @dataclass(frozen=True)
@@ -82,16 +112,24 @@ class StudioFitRequest:
 
     @classmethod
     def parse(cls, sent: Mapping[str, Any]) -> StudioFitRequest:
-        """Return the request that a page of the studio sent, or raise ``InputError`` in words for people."""
+        """Return the request that a page of the studio sent, or raise ``InputError`` in words
+        for people.
+        """
         task = sent.get("task")
         if not isinstance(task, str) or task not in TASKS:
             raise InputError(f"The task must be one of {list(TASKS)}.")
-        numbers = {name: _studio_number(sent.get(name), *limits) for name, limits in _RANGES.items()}
+        numbers = {
+            name: _studio_number(sent.get(name), *limits) for name, limits in _RANGES.items()
+        }
         if sent.get("kind") == "mu":
             guarantee = resolve_budget_setting(None, None, numbers["budget"], "the studio")
         else:
-            guarantee = resolve_budget_setting(numbers["budget"], numbers["delta"], None, "the studio")
-        rows, columns, per_person = (int(numbers[name]) for name in ("rows", "columns", "per_person"))
+            guarantee = resolve_budget_setting(
+                numbers["budget"], numbers["delta"], None, "the studio"
+            )
+        rows, columns, per_person = (
+            int(numbers[name]) for name in ("rows", "columns", "per_person")
+        )
         return cls(task, rows, columns, guarantee, numbers["level"], per_person, numbers["wanted"])
 
     @property
@@ -109,8 +147,12 @@ class StudioFitRequest:
 
 
 @lru_cache(maxsize=2000)
-def _studio_plan(task: str, rows: int, columns: int, guarantee: Guarantee, level: float) -> Forecasts:
-    """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the best of the others."""
+def _studio_plan(
+    task: str, rows: int, columns: int, guarantee: Guarantee, level: float
+) -> Forecasts:
+    """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the
+    best of the others.
+    """
     names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
     mechanisms = [name for name in names if name in MECHANISMS[task]]
     return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
@@ -140,7 +182,9 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
         promise=promise_wording(wish.guarantee),
         task=TASKS[wish.task].words,
         attack=attacker_limits(wish.guarantee),
-        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee, "gradient" if gaussian else ""),
+        mechanism_accuracy=_studio_mechanism_accuracy(
+            wish.guarantee, "gradient" if gaussian else ""
+        ),
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
@@ -150,14 +194,23 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=200)
 def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
-    """Return what is forecast, in words: losses at several budgets, and at more rows. Each is calibrated once."""
+    """Return what is forecast, in words: losses at several budgets, and at more rows. Each is
+    calibrated once.
+    """
     found = wish.plan()
-    own = found.guarantee.mu if isinstance(found.guarantee, GaussianDP) else found.guarantee.epsilon_bound
+    own = (
+        found.guarantee.mu
+        if isinstance(found.guarantee, GaussianDP)
+        else found.guarantee.epsilon_bound
+    )
     factors = _FEW_BUDGETS if isinstance(found.guarantee, PureDP) else _BUDGETS
-    ahead, best = forecast_accuracy(found, [own * factor for factor in factors]), found.best.excess_risk
+    ahead = forecast_accuracy(found, [own * factor for factor in factors])
+    best = found.best.excess_risk
     if TASKS[wish.task].quantity:
         ahead = replace(ahead, quantity=TASKS[wish.task].quantity)
-    name, unit, risks = ahead.budget, "" if ahead.relative else " nats", dict(ahead.points)
+    name = ahead.budget
+    unit = "" if ahead.relative else " nats"
+    risks = dict(ahead.points)
     other = [
         (f"half the {name}: {own / 2:.3g}", risks.get(own / 2)),
         (f"twice the {name}: {2 * own:.3g}", risks.get(2 * own)),
@@ -165,17 +218,23 @@ def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
         (f"ten times the rows: {10 * wish.rows:,}", wish.plan(10 * wish.rows).best.excess_risk),
     ]
     return {
-        "quantity": ahead.quantity, "best": ahead.form(best) + unit, "low": ahead.form(best / _FACTOR) + unit,
-        "high": ahead.form(best * _FACTOR) + unit, "without": ahead.form(ahead.without_privacy) + unit,
+        "quantity": ahead.quantity,
+        "best": ahead.form(best) + unit,
+        "low": ahead.form(best / _FACTOR) + unit,
+        "high": ahead.form(best * _FACTOR) + unit,
+        "without": ahead.form(ahead.without_privacy) + unit,
         "mechanism": found.best.mechanism,
         "other": [(words, ahead.form(risk) + unit) for words, risk in other if risk is not None],
-        "wanted": ahead.form(wish.wanted) + unit, "needed": _studio_needed_budget(ahead, wish.wanted),
+        "wanted": ahead.form(wish.wanted) + unit,
+        "needed": _studio_needed_budget(ahead, wish.wanted),
         "plot": Markup(accuracy_chart(ahead)),
-    }  # fmt: skip
+    }
 
 
 def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
-    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which says more."""
+    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which
+    says more.
+    """
     if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
         return None
     return attacker_limits(guarantee.as_gaussian()).accuracy
@@ -189,8 +248,11 @@ def _studio_person_promise(wish: StudioFitRequest) -> str:
 
 
 def _studio_needed_budget(ahead: AccuracyForecast, wanted: float) -> str:
-    """Return the smallest budget at which the wanted loss is forecast, in words, between those of the chart."""
-    name, article = ahead.budget, "an" if ahead.budget == "epsilon" else "a"
+    """Return the smallest budget at which the wanted loss is forecast, in words, between those
+    of the chart.
+    """
+    name = ahead.budget
+    article = "an" if ahead.budget == "epsilon" else "a"
     enough = [number for number, (_, risk) in enumerate(ahead.points) if risk <= wanted]
     if not enough:
         return f"no {name} up to {ahead.points[-1][0]:.2g}: more rows or fewer columns are needed"
@@ -212,7 +274,9 @@ def check_studio_schema(text: str) -> str:
     except ValueError:
         return template.render(problem="This is not valid TOML yet.")
     target = None if found.target is None else found.target.name
-    return template.render(problem=None, columns=len(found.names), names=found.inputs, target=target)
+    return template.render(
+        problem=None, columns=len(found.names), names=found.inputs, target=target
+    )
 
 
 def studio_ledger_timeline(ledger: Ledger) -> str:

@@ -1,7 +1,8 @@
-"""Server of the studio: on the loopback address, behind a token that works once, with a page that loads nothing else.
+"""Server of the studio: on the loopback address, behind a token that works once, with a page that
+loads nothing else.
 
-Starlette and uvicorn are small and maintained. The page has a script of its own: a library for it would be larger, and
-would have to be shipped.
+Starlette and uvicorn are small and maintained. The page has a script of its own: a library for it
+would be larger, and would have to be shipped.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _ASSETS = {"studio.js": "text/javascript", "studio.css": "text/css"}
 _HEADERS = {
     # Nothing but the page's own files; a report is shown in a frame that may run nothing.
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-        "frame-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src "
+        "'self'; frame-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -53,20 +55,24 @@ class Studio:
 
     Notes
     -----
-    Privacy: it is given no rows, and reads none. The page itself says nothing and is for everybody. Whatever it asks
-    for carries the session in a header, which the page gets for the token and keeps in storage of its own origin.
-    Strangers on the same machine lack the token. There is no cookie: browsers send those to other ports of the machine,
-    and with requests that pages of other sites make. Another site's name for this address is no known Host.
+    Privacy: it is given no rows, and reads none. The page itself says nothing and is for everybody.
+    Whatever it asks for carries the session in a header, which the page gets for the token and
+    keeps in storage of its own origin. Strangers on the same machine lack the token. There is no
+    cookie: browsers send those to other ports of the machine, and with requests that pages of other
+    sites make. Another site's name for this address is no known Host.
     """
 
     def __init__(self, port: int, ledger: Ledger | None = None) -> None:
-        self.port, self.ledger = port, ledger
+        self.port = port
+        self.ledger = ledger
         self.token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
 
     @property
     def address(self) -> str:
-        """The address to open, once; what follows the sign # is for the page alone, and never part of a request."""
+        """The address to open, once; what follows the sign # is for the page alone, and never
+        part of a request.
+        """
         return f"http://127.0.0.1:{self.port}/#{self.token}"
 
     def app(self) -> Starlette:
@@ -75,7 +81,11 @@ class Studio:
             routes=[
                 Route("/", self._guarded_studio_page(self._page, public=True)),
                 Route("/files/{name}", self._guarded_studio_page(self._file, public=True)),
-                Route("/session", self._guarded_studio_page(self._enter, public=True), methods=["POST"]),
+                Route(
+                    "/session",
+                    self._guarded_studio_page(self._enter, public=True),
+                    methods=["POST"],
+                ),
                 Route("/ledger", self._guarded_studio_page(self._timeline)),
                 Route("/forecast", self._guarded_studio_page(self._forecast), methods=["POST"]),
                 Route("/schema", self._guarded_studio_page(self._schema), methods=["POST"]),
@@ -84,7 +94,9 @@ class Studio:
         )
 
     def _guarded_studio_page(self, handler: Handler, public: bool = False) -> Handler:
-        """Return a handler that answers the owner of this studio only, or with ``public`` everybody on this machine."""
+        """Return a handler that answers the owner of this studio only, or with ``public``
+        everybody on this machine.
+        """
 
         async def guarded(request: Request) -> Response:
             allowed = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
@@ -123,17 +135,23 @@ class Studio:
     async def _timeline(self, request: Request) -> Response:
         if self.ledger is None:
             raise InputError("This studio was started without --ledger.")
-        return HTMLResponse(await run_in_threadpool(studio_pages.studio_ledger_timeline, self.ledger))
+        return HTMLResponse(
+            await run_in_threadpool(studio_pages.studio_ledger_timeline, self.ledger)
+        )
 
     async def _forecast(self, request: Request) -> Response:
         sent = studio_pages.parse_studio_json(await _body(request))
         return HTMLResponse(await run_in_threadpool(studio_pages.studio_forecast, sent))
 
     async def _schema(self, request: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(studio_pages.check_studio_schema, await _text(request)))
+        return HTMLResponse(
+            await run_in_threadpool(studio_pages.check_studio_schema, await _text(request))
+        )
 
     async def _model(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(studio_pages.verify_studio_model, await _body(request)))
+        return JSONResponse(
+            await run_in_threadpool(studio_pages.verify_studio_model, await _body(request))
+        )
 
 
 def _same(sent: str, secret: str) -> bool:
@@ -143,7 +161,8 @@ def _same(sent: str, secret: str) -> bool:
 
 async def _body(request: Request, largest: int = LARGEST) -> bytes:
     """Return the body of a request, or raise if it is larger than the page sends."""
-    parts, size = [], 0
+    parts = []
+    size = 0
     async for part in request.stream():
         size += len(part)
         if size > largest:
@@ -156,7 +175,9 @@ async def _text(request: Request, largest: int = LARGEST) -> str:
     return (await _body(request, largest)).decode("utf-8", errors="replace")
 
 
-def serve_studio(ledger: Ledger | None = None, port: int = 0, opened: Callable[[str], None] = print) -> None:
+def serve_studio(
+    ledger: Ledger | None = None, port: int = 0, opened: Callable[[str], None] = print
+) -> None:
     """Serve the studio on 127.0.0.1 until it is interrupted.
 
     ``opened`` is told the address once the studio listens; port 0 takes a free one.

@@ -1,4 +1,6 @@
-"""Summary of a fitted model and its certificate: the same facts as plain text, on a terminal, and as an HTML card."""
+"""Summary of a fitted model and its certificate: the same facts as plain text, on a terminal,
+and as an HTML card.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,14 @@ from dpconvex.reports.printable import printable_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH, BESIDE, LINE = 48, 31, 96  # of a name, of one beside an interval, and of a line of facts or tests
-MOST_CLASSES, MOST_COEFFICIENTS, LONGEST_LABEL = 8, 1000, 24  # of a table on a terminal
+# of a name, of one beside an interval, and of a line of facts or tests
+WIDTH = 48
+BESIDE = 31
+LINE = 96
+# of a table on a terminal
+MOST_CLASSES = 8
+MOST_COEFFICIENTS = 1000
+LONGEST_LABEL = 24
 _CARD_COEFFICIENTS = 6
 _TEST_NAMES = "std err", "z", "P>|z|", "[0.025", "0.975]"
 _CARD_FACTS = ("guarantee", "promised to", "mechanism", "public facts")
@@ -42,13 +50,23 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
     labels = wording.label_wording(certificate)
     facts = [
         ("guarantee", wording.guarantee_wording(certificate.guarantee)),
-        ("meaning", wording.guarantee_meaning_wording(certificate.guarantee, certificate.neighbors, certificate.unit)),
-        ("promised to", certificate.unit), ("neighbours", wording.neighbors_wording(certificate)),
-        ("mechanism", wording.mechanism_wording(certificate.mechanism)), ("because", certificate.theorem),
+        (
+            "meaning",
+            wording.guarantee_meaning_wording(
+                certificate.guarantee, certificate.neighbors, certificate.unit
+            ),
+        ),
+        ("promised to", certificate.unit),
+        ("neighbours", wording.neighbors_wording(certificate)),
+        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
+        ("because", certificate.theorem),
         ("public facts", wording.public_facts_wording(certificate)),
-        *(("" if number else "noise", line) for number, line in enumerate(wording.noise_wording_lines(certificate))),
+        *(
+            ("" if number else "noise", line)
+            for number, line in enumerate(wording.noise_wording_lines(certificate))
+        ),
         ("sampler", wording.sampler_wording(certificate)),
-    ]  # fmt: skip
+    ]
     if labels is not None:
         facts.append(("label set", labels))
     if "invalid_rows" in certificate.parameters:
@@ -63,17 +81,21 @@ def shown(name: object) -> str:
 
 
 def summary_names(names: Iterable[object], width: int) -> list[str]:
-    """Return names as they are shown, at most this wide; what is cut is numbered, so that no two look alike."""
+    """Return names as they are shown, at most this wide; what is cut is numbered, so that no two
+    look alike.
+    """
     found = []
     for number, name in enumerate(names):
-        text, end = shown(name), f"... [{number}]"
+        text = shown(name)
+        end = f"... [{number}]"
         found.append(text if len(text) <= width else text[: width - len(end)] + end)
     return found
 
 
 def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted model as plain text."""
-    certificate, rows = model.certificate_, facts_of_model.coefficient_rows(model)
+    certificate = model.certificate_
+    rows = facts_of_model.coefficient_rows(model)
     width = 78 if not rows[-1].tests else BESIDE + 65
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     for label, value in [*certificate_summary(certificate), *model._summary_facts()]:
@@ -81,10 +103,14 @@ def summary_text(model: Fitted) -> str:
     problems, columns = np.atleast_2d(model.coef_).shape
     wide = BESIDE if rows[-1].tests else WIDTH
     first = len(rows) - columns  # 1 after an intercept
-    names = [row.name for row in rows[:first]] + summary_names([row.name for row in rows[first:]], wide)
+    names = [row.name for row in rows[:first]] + summary_names(
+        [row.name for row in rows[first:]], wide
+    )
     headings = [facts_of_model.coefficient_heading(model).replace("value", "coefficient")]
     if problems > 1:
-        headings = summary_names([model._problem_name(problem) for problem in range(problems)], wide)
+        headings = summary_names(
+            [model._problem_name(problem) for problem in range(problems)], wide
+        )
     for problem, heading in enumerate(headings):
         head = f"{heading:<{wide}} {'value':>20}"
         if rows[-1].tests:  # as statsmodels does
@@ -105,7 +131,9 @@ def summary_text(model: Fitted) -> str:
 
 def _test_columns(value: str, tests: Sequence[str]) -> str:
     """Return a coefficient with standard error, z value, p-value and interval, in columns."""
-    return f" {value:>11}" + "".join(f"{each:>{wide}}" for each, wide in zip(tests, (11, 9, 9, 12, 12), strict=False))
+    return f" {value:>11}" + "".join(
+        f"{each:>{wide}}" for each, wide in zip(tests, (11, 9, 9, 12, 12), strict=False)
+    )
 
 
 def certificate_summary_table(certificate: Certificate) -> Table:
@@ -122,7 +150,9 @@ def certificate_summary_table(certificate: Certificate) -> Table:
 
 
 def coefficient_summary_table(model: Fitted) -> Table:
-    """Return intercept and coefficients for a terminal: of at most MOST_CLASSES classes, the first of many."""
+    """Return intercept and coefficients for a terminal: of at most MOST_CLASSES classes, the
+    first of many.
+    """
     from rich.markup import escape as escape_markup
     from rich.table import Table
 
@@ -150,16 +180,23 @@ def coefficient_summary_table(model: Fitted) -> Table:
 
 
 def summary_coefficients(model: Fitted) -> dict[str, list[float] | float]:
-    """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
+    """Return intercept and coefficients as plain data, with 95 % intervals where they were paid
+    for.
+    """
     intervals = facts_of_model.coefficient_intervals(model)
-    found = {"coef": np.asarray(model.coef_).tolist(), "intercept": np.asarray(model.intercept_).tolist()}
+    found = {
+        "coef": np.asarray(model.coef_).tolist(),
+        "intercept": np.asarray(model.intercept_).tolist(),
+    }
     if intervals is not None:
         found["interval"] = intervals.reshape(*np.shape(model.coef_), 2).tolist()
     return found
 
 
 def model_summary_card(model: Fitted) -> str:
-    """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds, largest coefficients."""
+    """Return a fitted model as a piece of HTML for notebooks: guarantee, attacker's odds,
+    largest coefficients.
+    """
     certificate = model.certificate_
     odds = facts_of_model.attacker_limits(
         facts_of_model.gaussian_guarantee(certificate) or certificate.guarantee
@@ -170,7 +207,8 @@ def model_summary_card(model: Fitted) -> str:
         facts.insert(0, ("not private", "random_state was fixed, which is for tests"))
     coef = np.atleast_2d(model.coef_)
     if len(coef) == 1:
-        names, intervals = facts_of_model.feature_names(model), facts_of_model.coefficient_intervals(model)
+        names = facts_of_model.feature_names(model)
+        intervals = facts_of_model.coefficient_intervals(model)
         largest = np.argsort(-np.abs(coef[0]))[:_CARD_COEFFICIENTS].tolist()
         words = [
             f"{names[column]} {coef[0, column]:.3g}"
@@ -181,7 +219,8 @@ def model_summary_card(model: Fitted) -> str:
         facts.append(("largest coefficients", ", ".join(words)))
         if intervals is not None:
             facts.append(("in brackets", "95 % intervals of sampling and privacy noise"))
-    plot, picture = interval_chart(model, _CARD_COEFFICIENTS), ""
+    plot = interval_chart(model, _CARD_COEFFICIENTS)
+    picture = ""
     if plot is not None:  # an image of its own: styles of a notebook and of an SVG in it would mix
         data = b64encode(standalone_svg(plot).encode()).decode()
         picture = (
@@ -194,6 +233,7 @@ def model_summary_card(model: Fitted) -> str:
         for label, words in facts
     )
     return (
-        '<div style="border:1px solid #8b9098;border-radius:8px;padding:10px 14px;display:inline-block">'
+        '<div style="border:1px solid #8b9098;border-radius:8px;padding:10px 14px;'
+        'display:inline-block">'
         f"<strong>{escape(type(model).__name__)}</strong><table>{rows}</table>{picture}</div>"
     )

@@ -14,16 +14,28 @@ from dpconvex.reports.release_file import ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.
 _QUANTITIES = {
-    "mass": "number of valid records", "columns": "range and centre of each column", "lengths": "median row norm",
-    "moments": "second moments of the columns", "labels": "number of labels, or of outcomes, of each kind",
-    "octaves": "order of magnitude of the target", "targets": "location and scale of the target",
-    "mean row": "mean row, shared by all levels", "rough gradients": "gradients of the first rounds",
-    "residuals": "location and scale of the residuals", "margins": "histogram of the margins",
-    "gradients": "gradients of the middle rounds", "curvature": "curvature of the loss",
-    "late gradients": "gradients of the last rounds", "scores": "covariance of the gradients, for intervals",
-    "limits": "number of limited residuals, for intervals", "centre": "mean row", "count": "number of positive labels",
-    "difference": "difference of the classes", "objective": "linear term of the objective", "release": "coefficients",
-}  # fmt: skip
+    "mass": "number of valid records",
+    "columns": "range and centre of each column",
+    "lengths": "median row norm",
+    "moments": "second moments of the columns",
+    "labels": "number of labels, or of outcomes, of each kind",
+    "octaves": "order of magnitude of the target",
+    "targets": "location and scale of the target",
+    "mean row": "mean row, shared by all levels",
+    "rough gradients": "gradients of the first rounds",
+    "residuals": "location and scale of the residuals",
+    "margins": "histogram of the margins",
+    "gradients": "gradients of the middle rounds",
+    "curvature": "curvature of the loss",
+    "late gradients": "gradients of the last rounds",
+    "scores": "covariance of the gradients, for intervals",
+    "limits": "number of limited residuals, for intervals",
+    "centre": "mean row",
+    "count": "number of positive labels",
+    "difference": "difference of the classes",
+    "objective": "linear term of the objective",
+    "release": "coefficients",
+}
 _NUMBERS = {
     "sum": ("sum over the rows", "sums over the rows"),
     "mean": ("average over the rows", "averages over the rows"),
@@ -34,15 +46,21 @@ _EVERY_STEP = "noise is added in every step of the solver"
 _BEFORE = "noise is added to the objective before it is minimised"
 _EVERY_PHASE = "noise is added to the coefficients after every phase"
 _MECHANISMS = {
-    "gradient": _EVERY_STEP, "plain-gradient": _EVERY_STEP, "structured-gradient": _EVERY_STEP, "sgd": _EVERY_STEP,
-    "objective": _BEFORE, "auc-objective": _BEFORE, "output": "noise is added to the finished coefficients",
-    "moments": "noise is added to moments, from which the coefficients are computed", "phased-erm": _EVERY_PHASE,
+    "gradient": _EVERY_STEP,
+    "plain-gradient": _EVERY_STEP,
+    "structured-gradient": _EVERY_STEP,
+    "sgd": _EVERY_STEP,
+    "objective": _BEFORE,
+    "auc-objective": _BEFORE,
+    "output": "noise is added to the finished coefficients",
+    "moments": "noise is added to moments, from which the coefficients are computed",
+    "phased-erm": _EVERY_PHASE,
     "phased-sgd": _EVERY_PHASE,
-}  # fmt: skip
+}
 _STEPS = (
-    "The coefficients were found step by step. In every step each record says in which direction it would move them, "
-    "with a weight of at most a fixed limit. The answers are added up, random noise is added to the total, and only "
-    "the noisy total is used."
+    "The coefficients were found step by step. In every step each record says in which direction "
+    "it would move them, with a weight of at most a fixed limit. The answers are added up, "
+    "random noise is added to the total, and only the noisy total is used."
 )
 # By mechanism, the method for a reader who has never heard of it.
 _METHODS = {
@@ -50,38 +68,42 @@ _METHODS = {
     "plain-gradient": _STEPS,
     "structured-gradient": _STEPS,
     "output": (
-        "The best coefficients were computed exactly, with a penalty that keeps any one record from moving them far. "
-        "Random noise, large enough to hide such a move, was then added to them."
+        "The best coefficients were computed exactly, with a penalty that keeps any one record "
+        "from moving them far. Random noise, large enough to hide such a move, was then added to "
+        "them."
     ),
     "objective": (
-        "Random noise was added to the problem itself, and the noisy problem was solved exactly. Its solution is "
-        "published."
+        "Random noise was added to the problem itself, and the noisy problem was solved exactly. "
+        "Its solution is published."
     ),
     "moments": (
-        "A few totals of the data (counts, sums, and sums of products of columns, in which no record weighs more than "
-        "a fixed limit) were published with random noise. The coefficients were computed from these totals alone."
+        "A few totals of the data (counts, sums, and sums of products of columns, in which no "
+        "record weighs more than a fixed limit) were published with random noise. The "
+        "coefficients were computed from these totals alone."
     ),
     "sgd": (
-        "The coefficients were improved step by step on small random parts of the data, with random noise in every "
-        "step."
+        "The coefficients were improved step by step on small random parts of the data, with "
+        "random noise in every step."
     ),
     "phased-erm": (
-        "The data were divided into parts. Each part improved the coefficients of the one before it, and random noise "
-        "was added after each."
+        "The data were divided into parts. Each part improved the coefficients of the one before "
+        "it, and random noise was added after each."
     ),
     "phased-sgd": (
-        "The data were divided into parts. Each part was read once, record by record, to improve the coefficients of "
-        "the part before it, and random noise was added after each."
+        "The data were divided into parts. Each part was read once, record by record, to improve "
+        "the coefficients of the part before it, and random noise was added after each."
     ),
 }
-# By neighbouring relation, what happens to one record: as a clause of its own, and after "when one record ...".
+# By neighbouring relation, what happens to one record: as a clause of its own, and after "when one
+# record ...".
 _NEIGHBORS = {
     "replace_one": ("one record is replaced by any other", "is replaced"),
     "add_or_remove_one": ("one record is added or removed", "is added or removed"),
     "replace_one_keeping_label": (
-        "one record is replaced by another with the same label", "is replaced by one with the same label",
+        "one record is replaced by another with the same label",
+        "is replaced by one with the same label",
     ),
-}  # fmt: skip
+}
 
 
 def _guarantee_wording_parts(guarantee: Guarantee) -> tuple[str, list[str]]:
@@ -122,14 +144,18 @@ def largest_factor(epsilon: float) -> str:
 
 def guarantee_meaning_wording(guarantee: Guarantee, neighbors: str, unit: str = RECORD) -> str:
     """Return what the guarantee means for one record or person, as a sentence."""
-    change, unit = _NEIGHBORS[neighbors][1], unit_wording(unit)
+    change = _NEIGHBORS[neighbors][1]
+    unit = unit_wording(unit)
     if isinstance(guarantee, GaussianDP):
         return (
             f"Telling whether {unit} {change} is at least as hard as telling N(0, 1) from "
             f"N({guarantee.mu:g}, 1) from one draw."
         )
     factor = largest_factor(guarantee.epsilon_bound)
-    text = f"When {unit} {change}, the probability of any outcome changes by a factor of at most {factor}"
+    text = (
+        f"When {unit} {change}, the probability of any outcome changes by a factor of at most "
+        f"{factor}"
+    )
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         text += f", plus at most {guarantee.delta_bound:g}"
     return text + "."
@@ -139,11 +165,17 @@ def unit_wording(unit: str) -> str:
     """Return the protected unit as it stands in a sentence."""
     if unit == RECORD:
         return unit
-    return unit.replace(", at most", " with at most") if "rows" in unit else f"{unit} with all its rows"
+    return (
+        unit.replace(", at most", " with at most")
+        if "rows" in unit
+        else f"{unit} with all its rows"
+    )
 
 
 def unit_name_wording(certificate: Certificate, release: ReleaseFileFacts) -> str:
-    """Return the protected unit in the publisher's word: "record", or "patient, at most 12 rows"."""
+    """Return the protected unit in the publisher's word: "record", or "patient, at most 12
+    rows".
+    """
     unit = certificate.unit.removeprefix("one ")
     if not release.unit:
         return unit
@@ -164,14 +196,18 @@ def quantity_wording(name: str) -> str:
 
 
 def noise_wording(term: CertifiedNoise, counted: str = "rows") -> str:
-    """Return one noise term in words: every coordinate of a released vector is a number of its own."""
+    """Return one noise term in words: every coordinate of a released vector is a number of its
+    own.
+    """
     count = term.dimension * term.releases
     one, many = (words.replace("rows", counted) for words in _NUMBERS[term.added_to])
     where = f"one {one}" if count == 1 else f"each of {count:,} {many}"
     if term.distribution == "gaussian":
         return f"Gaussian noise of standard deviation {term.scale:.4g} on {where}"
     if term.dimension > 1:
-        where = f"{term.dimension:,} {many} together" + (f", {term.releases:,} times" if term.releases > 1 else "")
+        where = f"{term.dimension:,} {many} together" + (
+            f", {term.releases:,} times" if term.releases > 1 else ""
+        )
     return f"l2-Laplace noise of scale {term.scale:.4g} on {where}"
 
 
@@ -180,12 +216,18 @@ def noise_wording_lines(certificate: Certificate) -> list[str]:
     kinds: dict[tuple[str, str], list[tuple[str, CertifiedNoise]]] = {}
     for name, term in certificate.noise.items():
         kinds.setdefault((term.distribution, term.added_to), []).append((name, term))
-    lines, counted = [], certificate.bounds.counted
+    lines = []
+    counted = certificate.bounds.counted
     for (law, statistic), terms in kinds.items():
         if len(terms) == 1 or law != "gaussian":
-            lines += [f"{quantity_wording(name)}: {noise_wording(term, counted)}" for name, term in terms]
+            lines += [
+                f"{quantity_wording(name)}: {noise_wording(term, counted)}" for name, term in terms
+            ]
             continue
-        lines.append(f"Gaussian noise on each {_NUMBERS[statistic][0].replace('rows', counted)}, standard deviation")
+        lines.append(
+            f"Gaussian noise on each {_NUMBERS[statistic][0].replace('rows', counted)}, standard "
+            "deviation"
+        )
         for name, term in terms:
             count = term.dimension * term.releases
             numbers = _NUMBERS[statistic][count > 1].split()[0]
@@ -203,8 +245,8 @@ def label_wording(certificate: Certificate) -> str | None:
     found = certificate.parameters.get("label_set")
     if found == "assumed public":
         return (
-            "read from the data without noise, and assumed public. If it is not, declare it: classes in Python and in "
-            "the schema's [target], or --classes"
+            "read from the data without noise, and assumed public. If it is not, declare it: "
+            "classes in Python and in the schema's [target], or --classes"
         )
     return None if found is None else "declared beforehand"
 
@@ -214,7 +256,10 @@ def sampler_wording(certificate: Certificate) -> str:
     failure = certificate.failure_probability
     if failure is None:
         return f"{certificate.sampler}; rounding in floating point is not covered"
-    return f"{certificate.sampler}; no last digit gives a value away, except with probability {failure:.0e}"
+    return (
+        f"{certificate.sampler}; no last digit gives a value away, except with probability "
+        f"{failure:.0e}"
+    )
 
 
 def public_facts_wording(certificate: Certificate) -> str:
@@ -230,7 +275,9 @@ def method_wording(certificate: Certificate) -> str:
     """Return how the coefficients were computed, for a reader without training."""
     found = _METHODS.get(certificate.mechanism, "Random noise was added as the certificate states.")
     intervals = certificate.parameters.get("inference", False)
-    return found + (" The certainty of the result was measured in the same way." if intervals else "")
+    return found + (
+        " The certainty of the result was measured in the same way." if intervals else ""
+    )
 
 
 def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
@@ -238,9 +285,9 @@ def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
     certificate = model.certificate_
     name = f"“{release.name}”" if release.name else f"This {type(model).__name__}"
     return (
-        f"{name} was published with {promise_wording(certificate.guarantee)} "
-        f"for each {unit_name_wording(certificate, release)}: "
-        "what can be learned from it changes little whether or not anybody's data were used, and whatever they are."
+        f"{name} was published with {promise_wording(certificate.guarantee)} for each "
+        f"{unit_name_wording(certificate, release)}: what can be learned from it changes little "
+        "whether or not anybody's data were used, and whatever they are."
     )
 
 
@@ -261,33 +308,43 @@ def limits_wording(certificate: Certificate) -> Iterator[tuple[str, str]]:
     """Yield what the guarantee does not cover, each with a heading."""
     yield (
         "What is true of everybody",
-        "If the model shows that a price lowers demand, that can be applied to people who are not in the data as well.",
+        "If the model shows that a price lowers demand, that can be applied to people who are "
+        "not in the data as well.",
     )
     yield (
         "What is assumed to be public",
-        f"{', '.join(unprotected_wording(certificate))}. Bounds that were read from the data are not covered.",
+        f"{', '.join(unprotected_wording(certificate))}. Bounds that were read from the data are "
+        "not covered.",
     )
     yield (
         "Other releases",
-        "What else was published about the same records adds up with this release. A ledger adds it up.",
+        "What else was published about the same records adds up with this release. A ledger adds "
+        "it up.",
     )
     yield (
         "Floating point",
-        "Covered: every released number is rounded to a public grid and noise is drawn as whole multiples of it, so "
-        "the last digits of a number tell nothing."
+        "Covered: every released number is rounded to a public grid and noise is drawn as whole "
+        "multiples of it, so the last digits of a number tell nothing."
         if certificate.sampler != FLOATING_POINT
-        else "Not covered: this mechanism draws noise in floating point, and the last digits of the coefficients could "
-        "tell more than is stated.",
+        else "Not covered: this mechanism draws noise in floating point, and the last digits of "
+        "the coefficients could tell more than is stated.",
     )
     yield (
         "Time and machine",
-        "How long the fit took, how much memory it used and what the machine did are not part of the promise. Do not "
-        "let strangers watch the run.",
+        "How long the fit took, how much memory it used and what the machine did are not part of "
+        "the promise. Do not let strangers watch the run.",
     )
     yield (
         "Errors",
-        "A fit that stops with an error says whether values could be read as numbers. With invalid_rows='ignore' "
-        "nothing depends on values.",
+        "A fit that stops with an error says whether values could be read as numbers. With "
+        "invalid_rows='ignore' nothing depends on values.",
     )
-    yield ("Seeds", "A fit with a fixed random_state is not private, and its report says so at the top.")
-    yield ("Origin", "The certificate proves that its numbers fit together, not who made it. It is not a signature.")
+    yield (
+        "Seeds",
+        "A fit with a fixed random_state is not private, and its report says so at the top.",
+    )
+    yield (
+        "Origin",
+        "The certificate proves that its numbers fit together, not who made it. It is not a "
+        "signature.",
+    )

@@ -1,9 +1,22 @@
-"""Smoothing: kinked losses made smooth, from above by convolution or from below by Moreau envelopes.
+"""Smoothing: kinked losses made smooth, from above by convolution or from below by Moreau
+envelopes.
 
 >>> from dpconvex.losses import Absolute
->>> from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
+>>> from dpconvex.smoothing import (
+...     EpanechnikovKernel,
+...     GaussianKernel,
+...     LaplacianKernel,
+...     LogisticKernel,
+...     UniformKernel,
+... )
 >>> from dpconvex.smoothing import convolve
->>> kernels = GaussianKernel(), LogisticKernel(), UniformKernel(), EpanechnikovKernel(), LaplacianKernel()
+>>> kernels = (
+...     GaussianKernel(),
+...     LogisticKernel(),
+...     UniformKernel(),
+...     EpanechnikovKernel(),
+...     LaplacianKernel(),
+... )
 >>> [round(float(convolve(Absolute(), kernel, 0.5).value(0.0, 0.0)), 3) for kernel in kernels]
 [0.399, 0.693, 0.25, 0.188, 0.5]
 """
@@ -37,8 +50,26 @@ from dpconvex.smoothing.vector_convolution import (
 )
 
 __all__ = [
-    "KERNELS", "BowlMoreau", "ConvolvedLoss", "EpanechnikovKernel", "ExponentialKernel", "GaussianKernel",
-    "Kernel", "LaplacianKernel", "LogisticKernel", "MixtureKernel", "MoreauLoss",
-    "PiecesMoreau", "SmoothedFacets", "SmoothedL1", "SmoothedMax", "SmoothedProfile", "UniformKernel",
-    "VectorMoreau", "convolve", "convolve_vector", "moreau", "moreau_vector",
-]  # fmt: skip
+    "KERNELS",
+    "BowlMoreau",
+    "ConvolvedLoss",
+    "EpanechnikovKernel",
+    "ExponentialKernel",
+    "GaussianKernel",
+    "Kernel",
+    "LaplacianKernel",
+    "LogisticKernel",
+    "MixtureKernel",
+    "MoreauLoss",
+    "PiecesMoreau",
+    "SmoothedFacets",
+    "SmoothedL1",
+    "SmoothedMax",
+    "SmoothedProfile",
+    "UniformKernel",
+    "VectorMoreau",
+    "convolve",
+    "convolve_vector",
+    "moreau",
+    "moreau_vector",
+]

@@ -1,27 +1,28 @@
 r"""Expected maxima of affine functions under a normal shift, as compiled integrals over lines.
 
 Along independent directions (:func:`expected_max_integral`), group k contributes
-``max(rise_k x + high_k, -fall_k x + low_k)`` at ``x = t_k + h v_k``, the ``v_k`` independent and standard normal, and
-the floor contributes a constant. With ``F(s)`` the probability that the maximum is at most s, a product over groups of
-differences of normal distribution functions,
+``max(rise_k x + high_k, -fall_k x + low_k)`` at ``x = t_k + h v_k``, the ``v_k`` independent and
+standard normal, and the floor contributes a constant. With ``F(s)`` the probability that the
+maximum is at most s, a product over groups of differences of normal distribution functions,
 
     E max = L + int_L^U (1 - F(s)) ds,
 
-where only the tails of the normal law beyond ``reach`` are left out. Derivatives in ``t`` are integrals of the same
-products.
+where only the tails of the normal law beyond ``reach`` are left out. Derivatives in ``t`` are
+integrals of the same products.
 
-In two or three dimensions (:func:`facet_integral_sums`) let v be standard normal around u, in units of the bandwidth,
-and take a facet at signed distance d from u. The density is the divergence of a radial field, so the probability of a
-cell is a sum over its facets, and of a facet over its edges. With an edge at signed distance e within the plane of the
-facet and s the position along it,
+In two or three dimensions (:func:`facet_integral_sums`) let v be standard normal around u, in units
+of the bandwidth, and take a facet at signed distance d from u. The density is the divergence of a
+radial field, so the probability of a cell is a sum over its facets, and of a facet over its edges.
+With an edge at signed distance e within the plane of the facet and s the position along it,
 
-    plane:  d int (1 - exp(-(d^2 + s^2) / 2)) / (2 pi (d^2 + s^2)) ds                          over the facet,
-    space:  d int e (E(d) - E(R)) / (4 pi (e^2 + s^2)) ds + d E(d) arc / (4 pi)                over each edge,
+    plane: d int (1 - exp(-(d^2 + s^2) / 2)) / (2 pi (d^2 + s^2)) ds over the facet, space: d int e
+    (E(d) - E(R)) / (4 pi (e^2 + s^2)) ds + d E(d) arc / (4 pi) over each edge,
 
-``E(r) = erf(r / sqrt 2) / r``, ``R^2 = d^2 + e^2 + s^2``. The integrands are entire functions of s; beyond ``reach``,
-where E(R) is 1/R and the exponential is 0 to 7e-14, they have closed integrals. Value and Hessian need the density on
-the facet, ``pdf(d)`` times the normal measure of a segment or of a polygon, whose line integral is that of the plane.
-Imported lazily: numba takes a while to load.
+``E(r) = erf(r / sqrt 2) / r``, ``R^2 = d^2 + e^2 + s^2``. The integrands are entire functions of s;
+beyond ``reach``, where E(R) is 1/R and the exponential is 0 to 7e-14, they have closed integrals.
+Value and Hessian need the density on the facet, ``pdf(d)`` times the normal measure of a segment or
+of a polygon, whose line integral is that of the plane. Imported lazily: numba takes a while to
+load.
 """
 
 import math
@@ -46,9 +47,10 @@ def _pdf(x: float) -> float:
     return _PEAK * math.exp(-0.5 * x * x)
 
 
-# Distribution function and density on a grid; between its points Taylor's series of degree 5, good to 1e-16, costs a
-# fraction of the error function.
-_GRID, _LARGEST = 64.0, 9
+# Distribution function and density on a grid; between its points Taylor's series of degree 5, good
+# to 1e-16, costs a fraction of the error function.
+_GRID = 64.0
+_LARGEST = 9
 _POINTS = np.arange(-_LARGEST * 64, _LARGEST * 64 + 1) / _GRID
 _CDF_TABLE = ndtr(_POINTS)
 _PDF_TABLE = _PEAK * np.exp(-0.5 * _POINTS**2)
@@ -74,15 +76,29 @@ def _integral_cdf_and_pdf(x: float) -> tuple[float, float]:
 
 @numba.njit(nogil=True, cache=True)
 def expected_max_integral(
-    t: Array, floor: Array, rise: Array, high: Array, fall: Array, low: Array,
-    bandwidth: float, reach: float, panel: float, nodes: Array, weights: Array, order: int,
-    value: Array, gradient: Array, hessian: Array,
-) -> None:  # fmt: skip
-    """Fill value (n,), and for ``order`` 1 and 2 gradient (n, K) and Hessian (n, K, K) in ``t``, of every record.
+    t: Array,
+    floor: Array,
+    rise: Array,
+    high: Array,
+    fall: Array,
+    low: Array,
+    bandwidth: float,
+    reach: float,
+    panel: float,
+    nodes: Array,
+    weights: Array,
+    order: int,
+    value: Array,
+    gradient: Array,
+    hessian: Array,
+) -> None:
+    """Fill value (n,), and for ``order`` 1 and 2 gradient (n, K) and Hessian (n, K, K) in ``t``, of
+    every record.
 
-    Positions ``t`` (n, K) and floors (n,) are the records'; lines (K,) those of the groups, where a slope of 0 says
-    there is none. ``reach`` normal deviations are kept on each side; ``panel`` is the largest length of a panel in
-    deviations of the slowest group; nodes and weights are a Gauss-Legendre rule on [-1, 1].
+    Positions ``t`` (n, K) and floors (n,) are the records'; lines (K,) those of the groups, where a
+    slope of 0 says there is none. ``reach`` normal deviations are kept on each side; ``panel`` is
+    the largest length of a panel in deviations of the slowest group; nodes and weights are a
+    Gauss-Legendre rule on [-1, 1].
     """
     n, groups = t.shape
     h = bandwidth
@@ -95,9 +111,11 @@ def expected_max_integral(
     for i in range(n):
         start = floor[i]
         stop = floor[i]
-        gradient[i], hessian[i] = 0.0, 0.0
+        gradient[i] = 0.0
+        hessian[i] = 0.0
         for k in range(groups):
-            left, right = t[i, k] - reach * h, t[i, k] + reach * h
+            left = t[i, k] - reach * h
+            right = t[i, k] + reach * h
             if rise[k] > 0.0 and fall[k] > 0.0:
                 bottom = (low[k] - high[k]) / (rise[k] + fall[k])
                 bottom = min(max(bottom, left), right)
@@ -157,7 +175,9 @@ def expected_max_integral(
                 product = 1.0
                 for c in range(count):
                     k = active[c]
-                    above, density, turn = 1.0, 0.0, 0.0
+                    above = 1.0
+                    density = 0.0
+                    turn = 0.0
                     if rise[k] > 0.0:
                         r = ((s - high[k]) / rise[k] - t[i, k]) / h
                         if r <= -reach:
@@ -205,7 +225,8 @@ def expected_max_integral(
 
 _SMALL = 0.02  # of e^2 + s^2: below it differences lose digits and a series is used
 _T, _W = np.polynomial.legendre.leggauss(32)
-_T, _W = 0.5 * (_T + 1.0), 0.5 * _W * math.sqrt(2.0 / math.pi)
+_T = 0.5 * (_T + 1.0)
+_W = 0.5 * _W * math.sqrt(2.0 / math.pi)
 
 
 @numba.njit(inline="always")
@@ -218,7 +239,9 @@ def _erf_over_radius(r: float) -> float:
 
 @numba.njit
 def _gaussian_ball_integrals(d: float, out: Array) -> None:
-    """``sqrt(2/pi) int_0^1 t^(2k) exp(-d^2 t^2 / 2) dt``: the derivatives of E in the square of its argument."""
+    """``sqrt(2/pi) int_0^1 t^(2k) exp(-d^2 t^2 / 2) dt``: the derivatives of E in the square of
+    its argument.
+    """
     for k in range(out.size):
         out[k] = 0.0
     for i in range(_T.size):
@@ -258,19 +281,34 @@ def _far_shell(d: float, e: float, low: float, high: float) -> float:
     """``d int e (E(d) - 1/R) / (e^2 + s^2) ds``."""
     if e == 0.0:
         return 0.0
-    return d * _erf_over_radius(d) * _far_disc(e, low, high) - (_corner_angle(d, e, high) - _corner_angle(d, e, low))
+    return d * _erf_over_radius(d) * _far_disc(e, low, high) - (
+        _corner_angle(d, e, high) - _corner_angle(d, e, low)
+    )
 
 
 @numba.njit
 def _edge_integrals(
-    d: float, e: float, low: float, high: float, reach: float, panel: float, nodes: Array, weights: Array,
-    moments: Array, space: bool,
-) -> tuple[float, float]:  # fmt: skip
-    """Return ``2 pi`` times the plane's integral, and ``4 pi`` times that of space with its factor d, over one edge."""
+    d: float,
+    e: float,
+    low: float,
+    high: float,
+    reach: float,
+    panel: float,
+    nodes: Array,
+    weights: Array,
+    moments: Array,
+    space: bool,
+) -> tuple[float, float]:
+    """Return ``2 pi`` times the plane's integral, and ``4 pi`` times that of space with its
+    factor d, over one edge.
+    """
     # The first is that of distance e: in the plane the caller passes its d as e.
-    disc, shell = 0.0, 0.0
-    near_disc, near_shell = e * e < reach * reach, d * d + e * e < reach * reach
-    left, right = max(low, -reach), min(high, reach)
+    disc = 0.0
+    shell = 0.0
+    near_disc = e * e < reach * reach
+    near_shell = d * d + e * e < reach * reach
+    left = max(low, -reach)
+    right = min(high, reach)
     if not near_disc or left >= right:
         disc = _far_disc(e, low, high)
     if space and (not near_shell or left >= right):
@@ -297,7 +335,8 @@ def _edge_integrals(
             disc += weight * e * _one_minus_exp_over(x)
             if space and near_shell:
                 if x < _SMALL:
-                    total, factor = 0.0, 0.5
+                    total = 0.0
+                    factor = 0.5
                     for k in range(1, moments.size):
                         total += factor * moments[k]
                         factor *= -0.5 * x / (k + 1)
@@ -309,34 +348,54 @@ def _edge_integrals(
 
 @numba.njit(nogil=True, cache=True)
 def facet_integral_sums(
-    x: Array, scale: Array, normals: Array, offsets: Array, jumps: Array, arcs: Array, edges: Array,
-    reach: float, panel: float, nodes: Array, weights: Array,
-    slopes: Array, constants: Array, heights: Array, bends: Array,
-) -> None:  # fmt: skip
+    x: Array,
+    scale: Array,
+    normals: Array,
+    offsets: Array,
+    jumps: Array,
+    arcs: Array,
+    edges: Array,
+    reach: float,
+    panel: float,
+    nodes: Array,
+    weights: Array,
+    slopes: Array,
+    constants: Array,
+    heights: Array,
+    bends: Array,
+) -> None:
     """Add up the contributions of facets to every record, in units of the bandwidth.
 
     Positions ``x`` (n, r) and factors ``scale`` (n,) on the facets
-    (:class:`~dpconvex.losses.max_affine.MaxAffineFacets`) are in units of the bandwidth. Results: ``slopes`` (n, r),
-    the mean slope less its value at infinity; ``constants`` (n,), the mean offset likewise (of unscaled facets);
-    ``heights`` (n,), ``sum jump pdf(d) measure``; ``bends`` (n, r, r), the Hessian times the bandwidth.
+    (:class:`~dpconvex.losses.max_affine.MaxAffineFacets`) are in units of the bandwidth. Results:
+    ``slopes`` (n, r), the mean slope less its value at infinity; ``constants`` (n,), the mean
+    offset likewise (of unscaled facets); ``heights`` (n,), ``sum jump pdf(d) measure``; ``bends``
+    (n, r, r), the Hessian times the bandwidth.
     """
     n, size = x.shape
     count = len(offsets)
     moments = np.empty(8)
     for i in range(n):
-        slopes[i], bends[i], constants[i], heights[i] = 0.0, 0.0, 0.0, 0.0
+        slopes[i] = 0.0
+        bends[i] = 0.0
+        constants[i] = 0.0
+        heights[i] = 0.0
         start = 0
         for f in range(count):
             d = offsets[f] * scale[i]
             for a in range(size):
                 d -= normals[f, a] * x[i, a]
-            flux, measure = 0.0, 0.0
+            flux = 0.0
+            measure = 0.0
             if size == 2:
                 position = normals[f, 0] * x[i, 1] - normals[f, 1] * x[i, 0]
                 low = edges[f, 5] * scale[i] if not math.isinf(edges[f, 5]) else edges[f, 5]
                 high = edges[f, 6] * scale[i] if not math.isinf(edges[f, 6]) else edges[f, 6]
-                low, high = low - position, high - position
-                disc, _ = _edge_integrals(0.0, d, low, high, reach, panel, nodes, weights, moments, False)
+                low = low - position
+                high = high - position
+                disc, _ = _edge_integrals(
+                    0.0, d, low, high, reach, panel, nodes, weights, moments, False
+                )
                 flux = disc / (2.0 * math.pi)
                 if d * d < 1600.0:
                     # From the side of the smaller tail: no digits are lost far away.
@@ -351,14 +410,21 @@ def facet_integral_sums(
                     e = edges[start, 4] * scale[i]
                     position = 0.0
                     for a in range(3):
-                        b, c = (a + 1) % 3, (a + 2) % 3
-                        along = normals[f, b] * edges[start, 1 + c] - normals[f, c] * edges[start, 1 + b]
+                        b = (a + 1) % 3
+                        c = (a + 2) % 3
+                        along = (
+                            normals[f, b] * edges[start, 1 + c]
+                            - normals[f, c] * edges[start, 1 + b]
+                        )
                         e -= edges[start, 1 + a] * x[i, a]
                         position += along * x[i, a]
-                    low, high = edges[start, 5], edges[start, 6]
+                    low = edges[start, 5]
+                    high = edges[start, 6]
                     low = (low * scale[i] if not math.isinf(low) else low) - position
                     high = (high * scale[i] if not math.isinf(high) else high) - position
-                    disc, shell = _edge_integrals(d, e, low, high, reach, panel, nodes, weights, moments, True)
+                    disc, shell = _edge_integrals(
+                        d, e, low, high, reach, panel, nodes, weights, moments, True
+                    )
                     flux += shell
                     measure += disc
                     start += 1

@@ -7,21 +7,31 @@ from functools import cached_property
 import numpy as np
 
 from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
+from dpconvex.losses.pointwise import (
+    Loss,
+    PointwiseLoss,
+    PointwisePiecewiseLinear,
+    that_of_the_loss,
+)
 from dpconvex.smoothing.kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
-# Cells between neighbouring knots in the bound on the curvature: it holds for any number of them, and more cells make
-# it tighter. With k knots k^2 densities are computed per cell; beyond the largest number, the crudest bound must do.
+# Cells between neighbouring knots in the bound on the curvature: it holds for any number of them,
+# and more cells make it tighter. With k knots k^2 densities are computed per cell; beyond the
+# largest number, the crudest bound must do.
 _CELLS = 1024
 _MOST_DENSITIES = 2**22
 
 
 class SmoothedLoss(PointwiseLoss):
-    """A piecewise-linear loss made smooth: kind, range of slopes and Lipschitz constant stay those of the loss."""
+    """A piecewise-linear loss made smooth: kind, range of slopes and Lipschitz constant stay
+    those of the loss.
+    """
 
     loss: PointwiseLoss
-    kind, slope_range = that_of_the_loss("kind"), that_of_the_loss("slope_range")  # averages of slopes stay inside
+    # averages of slopes stay inside
+    kind = that_of_the_loss("kind")
+    slope_range = that_of_the_loss("slope_range")
 
     @cached_property
     def shape(self) -> PointwisePiecewiseLinear:
@@ -53,17 +63,27 @@ class ConvolvedLoss(SmoothedLoss):
 
     def __post_init__(self) -> None:
         # Checked here and not in convolve: a loss read back from a file passes through here too.
-        loss, kernel, bandwidth = self.loss, self.kernel, self.bandwidth
+        loss = self.loss
+        kernel = self.kernel
+        bandwidth = self.bandwidth
         if not isinstance(loss, PointwiseLoss) or loss.piecewise_linear is None:
-            name, remedy = type(loss).__name__, "Write it as KinkedLoss(knots, slopes)."
+            name = type(loss).__name__
+            remedy = "Write it as KinkedLoss(knots, slopes)."
             smooth = isinstance(loss, Loss) and math.isfinite(loss.smoothness)
             if smooth:
-                remedy = f"{name} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
+                remedy = (
+                    f"{name} is already smooth (smoothness={loss.smoothness:g}): use it as it is."
+                )
             allowed = "a piecewise-linear loss such as Pinball, Hinge or KinkedLoss"
-            raise parameter_error("loss", "convolve", allowed, name, remedy, ValueError if smooth else TypeError)
+            raise parameter_error(
+                "loss", "convolve", allowed, name, remedy, ValueError if smooth else TypeError
+            )
         if not isinstance(kernel, Kernel):
-            allowed, remedy = "a kernel such as LogisticKernel()", "See dpconvex.smoothing.KERNELS."
-            raise parameter_error("kernel", "convolve", allowed, type(kernel).__name__, remedy, kind=TypeError)
+            allowed = "a kernel such as LogisticKernel()"
+            remedy = "See dpconvex.smoothing.KERNELS."
+            raise parameter_error(
+                "kernel", "convolve", allowed, type(kernel).__name__, remedy, kind=TypeError
+            )
         if kernel.dim != 1:
             raise ValueError(
                 "The 'kernel' parameter of convolve must have dim=1. "
@@ -85,13 +105,16 @@ class ConvolvedLoss(SmoothedLoss):
 
     @cached_property
     def smoothness(self) -> float:
-        """``sup c_h''`` of the convolution: ``2 w * peak / h`` for one kink, a certified upper bound for several.
+        """``sup c_h''`` of the convolution: ``2 w * peak / h`` for one kink, a certified upper
+        bound for several.
 
         Between two neighbouring knots the terms of the knots on the left decrease and those on the
         right increase, so on a cell [a, b] the curvature is at most ``left(a) + right(b)``; the
         largest such bound holds everywhere, because outside the knots all terms decrease.
         """
-        h, knots, jumps = self.bandwidth, np.asarray(self.shape.knots), 2.0 * np.asarray(self.shape.weights)
+        h = self.bandwidth
+        knots = np.asarray(self.shape.knots)
+        jumps = 2.0 * np.asarray(self.shape.weights)
         total = float(jumps.sum()) * self.kernel.peak / h
         cells = min(_CELLS, _MOST_DENSITIES // len(knots) ** 2)
         if len(knots) == 1 or cells == 0:
@@ -107,7 +130,9 @@ class ConvolvedLoss(SmoothedLoss):
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h(u)`` for float64 ``u``."""
-        shape, h, gap = self.shape, self.bandwidth, self.kernel.gap
+        shape = self.shape
+        h = self.bandwidth
+        gap = self.kernel.gap
         value = shape.value(u)
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             value = value + (h * weight) * gap((u - knot) / h)
@@ -115,7 +140,9 @@ class ConvolvedLoss(SmoothedLoss):
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h'(u)`` for float64 ``u``."""
-        shape, h, cdf = self.shape, self.bandwidth, self.kernel.cdf
+        shape = self.shape
+        h = self.bandwidth
+        cdf = self.kernel.cdf
         slope = shape.slopes[0]
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             slope = slope + (2.0 * weight) * cdf((u - knot) / h)
@@ -123,7 +150,9 @@ class ConvolvedLoss(SmoothedLoss):
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h''(u)`` for float64 ``u``."""
-        shape, h, pdf = self.shape, self.bandwidth, self.kernel.pdf
+        shape = self.shape
+        h = self.bandwidth
+        pdf = self.kernel.pdf
         curvature = 0.0
         for knot, weight in zip(shape.knots, shape.weights, strict=True):
             curvature = curvature + (2.0 * weight / h) * pdf((u - knot) / h)
@@ -133,9 +162,10 @@ class ConvolvedLoss(SmoothedLoss):
 def convolve(loss: PointwiseLoss, kernel: Kernel, bandwidth: float) -> ConvolvedLoss:
     """Smooth a piecewise-linear loss from above: ``c_h(u) = E c(u + bandwidth * v)``, v ~ kernel.
 
-    The result is convex and twice differentiable, has the loss's own Lipschitz constant, and lies above the loss by at
-    most ``bandwidth * kernel.mean_abs * sum_j w_j`` (``approximation_gap``), where ``2 w_j`` is the jump of the slope
-    at knot j. Its smoothness is at most ``sum_j 2 w_j * kernel.peak / bandwidth``, and exactly that for one knot.
+    The result is convex and twice differentiable, has the loss's own Lipschitz constant, and lies
+    above the loss by at most ``bandwidth * kernel.mean_abs * sum_j w_j`` (``approximation_gap``),
+    where ``2 w_j`` is the jump of the slope at knot j. Its smoothness is at most
+    ``sum_j 2 w_j * kernel.peak / bandwidth``, and exactly that for one knot.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ Every kernel is symmetric around 0 and decreases away from it. For such a densit
 
 ``E|t + v| = |t| + gap(t)``, ``gap(t) = 2 * integral_{|t|}^{inf} (s - |t|) pdf(s) ds >= 0``
 
-and the gap is what is coded: it decays fast, so far from a kink the smoothed loss *is* the loss, without cancellation
-and without overflow, whatever the size of ``t``.
+and the gap is what is coded: it decays fast, so far from a kink the smoothed loss *is* the loss,
+without cancellation and without overflow, whatever the size of ``t``.
 """
 
 import math
@@ -28,8 +28,8 @@ _GAUSSIAN_REACH = 40.0
 class Kernel(ABC):
     """A symmetric, unimodal density of a random ``v``, in one dimension unless ``dim`` says more.
 
-    Subclasses give the formulas in one dimension: ``_pdf``, ``_cdf``, ``_gap`` of float64 input (``_gap`` receives
-    ``|t|``), and the constants ``_second_moment`` and ``_peak``.
+    Subclasses give the formulas in one dimension: ``_pdf``, ``_cdf``, ``_gap`` of float64 input
+    (``_gap`` receives ``|t|``), and the constants ``_second_moment`` and ``_peak``.
     """
 
     _second_moment: ClassVar[float]
@@ -47,8 +47,13 @@ class Kernel(ABC):
 
     def _scalar(self, what: str, t: ArrayLike = 0.0) -> ScalarOrArray:
         if self.dim != 1:
-            remedy = f"Pointwise losses have one variable: smooth them with {type(self).__name__}(dim=1)."
-            raise parameter_error("dim", type(self).__name__, f"1 for {what}", str(self.dim), remedy)
+            remedy = (
+                "Pointwise losses have one variable: smooth them with "
+                f"{type(self).__name__}(dim=1)."
+            )
+            raise parameter_error(
+                "dim", type(self).__name__, f"1 for {what}", str(self.dim), remedy
+            )
         return np.asarray(t, dtype=np.float64)[()]
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:
@@ -94,14 +99,16 @@ class _ProductOrRadialKernel(Kernel):
         """Logarithm of the density at ``v`` of shape ``(..., dim)``."""
 
     def pdf(self, t: ArrayLike) -> ScalarOrArray:
-        """Density of the kernel: elementwise if ``dim`` is 1, else over the last axis, of length ``dim``."""
+        """Density of the kernel: elementwise if ``dim`` is 1, else over the last axis, of length
+        ``dim``.
+        """
         if self.dim == 1:
             return super().pdf(t)
         v = np.asarray(t, dtype=np.float64)
         if v.ndim == 0 or v.shape[-1] != self.dim:
             raise ValueError(
-                f"The 't' parameter of pdf must have a last axis of length {self.dim}. Got shape {v.shape} instead. "
-                "Put one point in each row."
+                f"The 't' parameter of pdf must have a last axis of length {self.dim}. Got shape "
+                f"{v.shape} instead. Put one point in each row."
             )
         return np.exp(self._log_density(v))
 
@@ -246,8 +253,14 @@ class ExponentialKernel(_DoubleExponentialKernel):
         return constant - np.sqrt(np.square(v).sum(axis=-1))
 
 
-KERNELS = MappingProxyType({
-    "gaussian": GaussianKernel(), "logistic": LogisticKernel(), "uniform": UniformKernel(),
-    "epanechnikov": EpanechnikovKernel(), "laplacian": LaplacianKernel(), "exponential": ExponentialKernel(),
-})  # fmt: skip
+KERNELS = MappingProxyType(
+    {
+        "gaussian": GaussianKernel(),
+        "logistic": LogisticKernel(),
+        "uniform": UniformKernel(),
+        "epanechnikov": EpanechnikovKernel(),
+        "laplacian": LaplacianKernel(),
+        "exponential": ExponentialKernel(),
+    }
+)
 """The one-dimensional kernels by name, for estimators that take ``kernel="logistic"``."""

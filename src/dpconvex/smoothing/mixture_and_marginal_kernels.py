@@ -1,4 +1,6 @@
-"""Kernels made from others: mixtures of them, and the law of one coordinate of a kernel in several dimensions."""
+"""Kernels made from others: mixtures of them, and the law of one coordinate of a kernel in
+several dimensions.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,17 +17,19 @@ from dpconvex.types import ScalarOrArray
 
 @dataclass(frozen=True)
 class MixtureKernel(Kernel):
-    r"""The density ``sum_k w_k pdf_k(t / s_k) / s_k`` of your own: symmetric and unimodal, with tails of any shape.
+    r"""The density ``sum_k w_k pdf_k(t / s_k) / s_k`` of your own: symmetric and unimodal, with
+    tails of any shape.
 
-    A scale mixture of uniform kernels comes as close as one likes to any symmetric, unimodal density (Khinchin); one of
-    Gaussian kernels gives heavy tails. Everything a smoothed loss needs is a sum over the parts, with
+    A scale mixture of uniform kernels comes as close as one likes to any symmetric, unimodal
+    density (Khinchin); one of Gaussian kernels gives heavy tails. Everything a smoothed loss needs
+    is a sum over the parts, with
 
     - ``cdf(t) = sum_k w_k cdf_k(t / s_k)``
     - ``gap(t) = sum_k w_k s_k gap_k(t / s_k)``
     - ``second moment = sum_k w_k s_k^2 m_k``, ``peak = sum_k w_k peak_k / s_k``
 
-    In m dimensions parts are Gaussian: their scale mixtures are the radial densities that exist in any number of
-    dimensions (Schoenberg), for :func:`~dpconvex.smoothing.convolve_vector`.
+    In m dimensions parts are Gaussian: their scale mixtures are the radial densities that exist in
+    any number of dimensions (Schoenberg), for :func:`~dpconvex.smoothing.convolve_vector`.
 
     Parameters
     ----------
@@ -49,22 +53,29 @@ class MixtureKernel(Kernel):
     widths: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        kernels, weights = tuple(self.kernels), tuple(self.weights)
+        kernels = tuple(self.kernels)
+        weights = tuple(self.weights)
         widths = (1.0,) * len(kernels) if self.widths is None else tuple(self.widths)
         scalar = all(isinstance(kernel, Kernel) and kernel.dim == 1 for kernel in kernels)
-        radial = all(isinstance(kernel, GaussianKernel) for kernel in kernels) and len({k.dim for k in kernels}) == 1
+        radial = (
+            all(isinstance(kernel, GaussianKernel) for kernel in kernels)
+            and len({k.dim for k in kernels}) == 1
+        )
         if not kernels or not (scalar or radial):
             raise TypeError(
-                "The 'kernels' parameter of MixtureKernel must be kernels of one dimension, at least one, or Gaussian "
-                "ones of the same dimension. Got something else instead. See dpconvex.smoothing.KERNELS."
+                "The 'kernels' parameter of MixtureKernel must be kernels of one dimension, at "
+                "least one, or Gaussian ones of the same dimension. Got something else instead. "
+                "See dpconvex.smoothing.KERNELS."
             )
         if not len(kernels) == len(weights) == len(widths):
             raise ValueError(
-                f"The 'weights' and 'widths' parameters of MixtureKernel must have {len(kernels)} entries, one per "
-                f"kernel. Got {len(weights)} and {len(widths)} instead."
+                f"The 'weights' and 'widths' parameters of MixtureKernel must have {len(kernels)} "
+                f"entries, one per kernel. Got {len(weights)} and {len(widths)} instead."
             )
         remedy = "Leave out parts that have no weight."
-        weights = tuple(check_positive("weights", "MixtureKernel", weight, remedy) for weight in weights)
+        weights = tuple(
+            check_positive("weights", "MixtureKernel", weight, remedy) for weight in weights
+        )
         widths = tuple(check_positive("widths", "MixtureKernel", width, remedy) for width in widths)
         total = math.fsum(weights)
         if abs(total - 1) > 1e-12:
@@ -110,11 +121,13 @@ _WEIGHTS = _STEP * np.concatenate([[0.5], np.ones(160)])
 
 @dataclass(frozen=True)
 class ExponentialMarginalKernel(Kernel):
-    r"""One coordinate of the exponential kernel in R^m, whose characteristic function is ``(1 + w^2)^{-(m+1)/2}``.
+    r"""One coordinate of the exponential kernel in R^m, whose characteristic function is
+    ``(1 + w^2)^{-(m+1)/2}``.
 
-    With ``a = m/2`` and K the modified Bessel function, ``p_a(t) = |t|^a K_a(|t|) / (sqrt(pi) Gamma(a + 1/2) 2^a)``.
-    From ``p_a'' = p_a - p_{a-1}`` follow the gap ``2 sum p`` and the tail ``-sum p'`` over ``a, a - 1, ...``: closed
-    forms for odd m, plus Bickley's integrals of K_0 for even m. ``size`` is m.
+    With ``a = m/2`` and K the modified Bessel function,
+    ``p_a(t) = |t|^a K_a(|t|) / (sqrt(pi) Gamma(a + 1/2) 2^a)``. From ``p_a'' = p_a - p_{a-1}``
+    follow the gap ``2 sum p`` and the tail ``-sum p'`` over ``a, a - 1, ...``: closed forms for odd
+    m, plus Bickley's integrals of K_0 for even m. ``size`` is m.
     """
 
     size: int
@@ -152,7 +165,9 @@ class ExponentialMarginalKernel(Kernel):
         return gap[()]
 
 
-def _bessel_density(order: float, bessel_order: float, t: ScalarOrArray) -> tuple[float, ScalarOrArray]:
+def _bessel_density(
+    order: float, bessel_order: float, t: ScalarOrArray
+) -> tuple[float, ScalarOrArray]:
     """Return the constant of ``p_order``, and ``t^order K_bessel_order(t)`` for ``t >= 0``."""
     safe = np.clip(t, 1e-30, 700.0)
     value = np.where(t > 700.0, 0.0, safe**order * kv(bessel_order, safe))

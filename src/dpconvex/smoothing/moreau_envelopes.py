@@ -1,9 +1,10 @@
 r"""Moreau envelopes: losses smoothed from below by an infimal convolution with a parabola.
 
-Of a residual vector, ``e(x) = inf_u g(u) + (c/2) ||x - u||^2`` is convex, has the loss's Lipschitz constant L, is
-c-smooth and lies below g by at most ``L^2 / (2 c)``; by duality it is the largest ``<y, x> - g*(y) - ||y||^2 / (2 c)``
-over the conjugate's domain, and the maximiser y is its gradient. With the Huber potential of curvature b and width w,
-``c = b / w``, it is the same if ``b >= L``.
+Of a residual vector, ``e(x) = inf_u g(u) + (c/2) ||x - u||^2`` is convex, has the loss's Lipschitz
+constant L, is c-smooth and lies below g by at most ``L^2 / (2 c)``; by duality it is the largest
+``<y, x> - g*(y) - ||y||^2 / (2 c)`` over the conjugate's domain, and the maximiser y is its
+gradient. With the Huber potential of curvature b and width w, ``c = b / w``, it is the same if
+``b >= L``.
 """
 
 import math
@@ -31,7 +32,8 @@ _SLACK = 1e-9  # of weights, and of pieces above, in units of the loss
 class MoreauLoss(SmoothedLoss):
     """``e(u) = inf_v c(v) + (b/2) (u - v)**2`` for a piecewise-linear ``c``; see :func:`moreau`.
 
-    With knots ``k_i``, heights ``c(k_i)``, slopes ``s_i`` and ``g_i = clip(b (u - k_i), s_i, s_{i+1})``:
+    With knots ``k_i``, heights ``c(k_i)``, slopes ``s_i`` and
+    ``g_i = clip(b (u - k_i), s_i, s_{i+1})``:
 
     - ``e(u) = max_i c(k_i) + g_i * (u - k_i) - g_i**2 / (2 b)``
     - ``e'(u) = s_0 + sum_i (g_i - s_i)``: ``s_i`` between ``k_{i-1} + s_i / b`` and
@@ -45,14 +47,21 @@ class MoreauLoss(SmoothedLoss):
     def __post_init__(self) -> None:
         # Checked here and not in moreau: a loss read back from a file passes through here too.
         remedy = "A larger value is closer to the loss and less smooth."
-        object.__setattr__(self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy))
-        allowed, got = "piecewise linear, Squared or Huber", type(self.loss).__name__
+        object.__setattr__(
+            self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy)
+        )
+        allowed = "piecewise linear, Squared or Huber"
+        got = type(self.loss).__name__
         if not isinstance(self.loss, PointwiseLoss):
             remedy = "Write it as KinkedLoss(knots, slopes)."
             raise parameter_error("loss", "moreau", allowed, got, remedy, kind=TypeError)
         if self.loss.piecewise_linear is None:
-            known = f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
-            raise parameter_error("loss", "moreau", allowed, got, f"Its envelope has no closed form here, {known}")
+            known = (
+                f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
+            )
+            raise parameter_error(
+                "loss", "moreau", allowed, got, f"Its envelope has no closed form here, {known}"
+            )
 
     @property
     def smoothness(self) -> float:
@@ -66,7 +75,8 @@ class MoreauLoss(SmoothedLoss):
 
     def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """Moreau envelope ``e(u)`` for float64 ``u``."""
-        shape, b = self.shape, self.modulus
+        shape = self.shape
+        b = self.modulus
         value = np.float64(-np.inf)
         for i, (knot, height) in enumerate(zip(shape.knots, shape.heights, strict=True)):
             distance = u - knot
@@ -76,16 +86,21 @@ class MoreauLoss(SmoothedLoss):
 
     def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """Slope ``e'(u)`` of the Moreau envelope for float64 ``u``."""
-        shape, b = self.shape, self.modulus
+        shape = self.shape
+        b = self.modulus
         total = np.clip(b * (u - shape.knots[0]), shape.slopes[0], shape.slopes[1])
         for i in range(1, len(shape.knots)):
-            low, high = shape.slopes[i], shape.slopes[i + 1]
+            low = shape.slopes[i]
+            high = shape.slopes[i + 1]
             total = total + (np.clip(b * (u - shape.knots[i]), low, high) - low)
         return total
 
     def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
-        """Curvature ``e''(u)`` of the Moreau envelope for float64 ``u``; on the closed bends ``b``."""
-        shape, b = self.shape, self.modulus
+        """Curvature ``e''(u)`` of the Moreau envelope for float64 ``u``; on the closed bends
+        ``b``.
+        """
+        shape = self.shape
+        b = self.modulus
         bent = np.False_
         for i, knot in enumerate(shape.knots):
             slope = b * (u - knot)
@@ -119,7 +134,9 @@ def moreau(loss: PointwiseLoss, smoothness: float) -> MoreauLoss | Scaled:
     (0.0625, 2.75)
     """
     if isinstance(loss, Squared | Huber):
-        modulus = check_positive("smoothness", "moreau", smoothness, "A larger value is closer to the loss.")
+        modulus = check_positive(
+            "smoothness", "moreau", smoothness, "A larger value is closer to the loss."
+        )
         factor = modulus / (1.0 + modulus)
         outer = Squared() if isinstance(loss, Squared) else Huber(loss.width / factor)
         return Scaled(outer, factor)
@@ -135,10 +152,13 @@ class _QuadraticEnvelope(vectors.SmoothedVectorLoss):
     loss_class: ClassVar[type[vectors.VectorLoss]]
 
     def __post_init__(self) -> None:
-        owner, wanted = type(self).__name__, self.loss_class.__name__
+        owner = type(self).__name__
+        wanted = self.loss_class.__name__
         if not isinstance(self.loss, self.loss_class):
             raise parameter_error("loss", owner, wanted, type(self.loss).__name__, kind=TypeError)
-        number = check_positive("modulus", owner, self.modulus, "A larger one is closer to the loss.")
+        number = check_positive(
+            "modulus", owner, self.modulus, "A larger one is closer to the loss."
+        )
         object.__setattr__(self, "modulus", number)
 
     @property
@@ -154,11 +174,13 @@ class _QuadraticEnvelope(vectors.SmoothedVectorLoss):
 
 @dataclass(frozen=True)
 class BowlMoreau(_QuadraticEnvelope):
-    """Envelope of a bowl in closed form, for any number of residuals; build it with :func:`moreau_vector`.
+    """Envelope of a bowl in closed form, for any number of residuals; build it with
+    :func:`moreau_vector`.
 
-    The conjugate of the bowl is ``l max_j |y_j|`` where no ``|y_j|`` is above 1, so that ``e(x)`` is the largest
-    ``<y, x> - l s - ||y||^2 / (2 c)`` over ``|y_j| <= s <= 1``. For a given s this is ``y = clip(c x, -s, s)``, and the
-    best s has ``sum_j (c |x_j| - s)^+ = c l``: water-filling from the largest down.
+    The conjugate of the bowl is ``l max_j |y_j|`` where no ``|y_j|`` is above 1, so that ``e(x)``
+    is the largest ``<y, x> - l s - ||y||^2 / (2 c)`` over ``|y_j| <= s <= 1``. For a given s this
+    is ``y = clip(c x, -s, s)``, and the best s has ``sum_j (c |x_j| - s)^+ = c l``: water-filling
+    from the largest down.
     """
 
     loss: vectors.Bowl
@@ -167,8 +189,11 @@ class BowlMoreau(_QuadraticEnvelope):
     def _height(self, u: Array, level: Array | None) -> tuple[Array, Array]:
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         sizes = -np.sort(-self.modulus * np.abs(u), axis=1)
-        water = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(1, u.shape[1] + 1)
-        # The best number of clipped residuals has the highest level: one more below it would lower the mean.
+        water = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(
+            1, u.shape[1] + 1
+        )
+        # The best number of clipped residuals has the highest level: one more below it would lower
+        # the mean.
         return np.clip(water.max(axis=1), 0.0, 1.0), levels
 
     def value(self, u: Array, level: Array | None = None) -> Array:
@@ -184,7 +209,9 @@ class BowlMoreau(_QuadraticEnvelope):
         return np.clip(self.modulus * u, -s[:, None], s[:, None])
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """Hessian of a bowl's envelope: ``c`` on free residuals; clipped ones move together while ``0 < s < 1``."""
+        """Hessian of a bowl's envelope: ``c`` on free residuals; clipped ones move together
+        while ``0 < s < 1``.
+        """
         s, _ = self._height(u, level)
         clipped = self.modulus * np.abs(u) >= s[:, None]
         free = np.where(clipped, 0.0, self.modulus)[:, :, None] * np.eye(u.shape[1])
@@ -198,9 +225,10 @@ class BowlMoreau(_QuadraticEnvelope):
 class PiecesMoreau(_QuadraticEnvelope):
     """Envelope of a maximum of affine pieces, exact; build it with :func:`moreau_vector`.
 
-    By duality ``e(x)`` is the largest ``sum_p l_p (<a_p, x> + b_p) - ||sum_p l_p a_p||^2 / (2 c)`` over weights
-    ``l >= 0`` that sum to 1. Weights may be taken on at most m + 1 pieces, so every such subset is tried: its
-    stationary weights solve a small linear system, and the ones that are not negative and leave no piece above win.
+    By duality ``e(x)`` is the largest ``sum_p l_p (<a_p, x> + b_p) - ||sum_p l_p a_p||^2 / (2 c)``
+    over weights ``l >= 0`` that sum to 1. Weights may be taken on at most m + 1 pieces, so every
+    such subset is tried: its stationary weights solve a small linear system, and the ones that are
+    not negative and leave no piece above win.
     """
 
     loss: vectors.PiecewiseLinear
@@ -211,8 +239,8 @@ class PiecesMoreau(_QuadraticEnvelope):
         pieces = len(self.loss.slopes)
         if sum(math.comb(pieces, size) for size in range(1, self._most + 1)) > _MOST_SUBSETS:
             raise ValueError(
-                "The 'loss' parameter of moreau_vector must have fewer pieces: their subsets are tried one by one. "
-                f"Got {pieces} pieces of {self.outputs} residuals instead."
+                "The 'loss' parameter of moreau_vector must have fewer pieces: their subsets are "
+                f"tried one by one. Got {pieces} pieces of {self.outputs} residuals instead."
             )
 
     @property
@@ -221,7 +249,9 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     @cached_property
     def _envelope_systems(self) -> list[tuple[list[int], Array]]:
-        """Subsets of affinely independent pieces, and the inverse of the envelope's stationary system of each."""
+        """Subsets of affinely independent pieces, and the inverse of the envelope's stationary
+        system of each.
+        """
         slopes = np.array(self.loss.slopes)
         found: list[tuple[list[int], Array]] = []
         for size in range(1, self._most + 1):
@@ -237,27 +267,34 @@ class PiecesMoreau(_QuadraticEnvelope):
 
     def _solve_envelope(self, u: Array) -> tuple[Array, Array, Array]:
         """Return the envelope's value, gradient and subset's index of every row."""
-        slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
+        slopes = np.array(self.loss.slopes)
+        offsets = np.array(self.loss.offsets)
         heights = transform_block(u, slopes.T) + offsets
         n = len(u)
-        value, gradient = np.full(n, -np.inf), np.zeros_like(u)
-        chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
+        value = np.full(n, -np.inf)
+        gradient = np.zeros_like(u)
+        chosen = np.zeros(n, dtype=int)
+        worst = np.full(n, np.inf)
         scale = 1.0 + np.abs(heights).max(axis=1)
         for index, (subset, inverse) in enumerate(self._envelope_systems):
             size = len(subset)
             right = np.column_stack([heights[:, subset], np.ones(n)])
             solved = transform_block(right, inverse.T)
-            weights, level = solved[:, :size], solved[:, size]
+            weights = solved[:, :size]
+            level = solved[:, size]
             mean = transform_block(weights, slopes[subset])
             # How far it is from optimal: a negative weight, or a piece above the common level.
             reached = transform_block(mean, slopes.T) / self.modulus + level[:, None]
             above = (heights - reached).max(axis=1) / scale
             wrong = np.maximum(-weights.min(axis=1), above)
             better = wrong < np.maximum(worst - _SLACK, 0.0) if index else np.ones(n, dtype=bool)
-            found = (weights * heights[:, subset]).sum(axis=1) - np.square(mean).sum(axis=1) / (2 * self.modulus)
+            found = (weights * heights[:, subset]).sum(axis=1) - np.square(mean).sum(axis=1) / (
+                2 * self.modulus
+            )
             value = np.where(better, found, value)
             gradient = np.where(better[:, None], mean, gradient)
-            chosen, worst = np.where(better, index, chosen), np.where(better, wrong, worst)
+            chosen = np.where(better, index, chosen)
+            worst = np.where(better, wrong, worst)
         return value, gradient, chosen
 
     def value(self, u: Array, level: Array | None = None) -> Array:
@@ -269,8 +306,11 @@ class PiecesMoreau(_QuadraticEnvelope):
         return self._solve_envelope(u)[1]
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """``c`` times the projection on the directions in which the active pieces differ, where it exists."""
-        slopes, chosen = np.array(self.loss.slopes), self._solve_envelope(u)[2]
+        """``c`` times the projection on the directions in which the active pieces differ, where
+        it exists.
+        """
+        slopes = np.array(self.loss.slopes)
+        chosen = self._solve_envelope(u)[2]
         found = np.zeros((*u.shape, u.shape[1]))
         for index in np.unique(chosen):
             block = slopes[self._envelope_systems[index][0]]
@@ -283,13 +323,15 @@ class PiecesMoreau(_QuadraticEnvelope):
 
 @dataclass(frozen=True)
 class VectorMoreau(vectors.SmoothedVectorLoss):
-    r"""Generalised envelope ``inf_u ||u||_1 + w phi((x - u) / w)`` of the l1 norm; build it with :func:`moreau_vector`.
+    r"""Generalised envelope ``inf_u ||u||_1 + w phi((x - u) / w)`` of the l1 norm; build it with
+    :func:`moreau_vector`.
 
-    It is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1`` and ``b / w``-smooth, from below, for the potentials
+    It is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1`` and ``b / w``-smooth, from below, for
+    the potentials
 
     - ``"energy"``: ``phi(x) = (b/2) ||x||^2``;
-    - ``"huber"``: the same for ``||x|| <= 1`` and ``b ||x|| - b/2`` beyond. Its conjugate is that of the energy on
-      ``||y|| <= b``, so for ``b >= sqrt(m)`` the envelope is the same.
+    - ``"huber"``: the same for ``||x|| <= 1`` and ``b ||x|| - b/2`` beyond. Its conjugate is that
+      of the energy on ``||y|| <= b``, so for ``b >= sqrt(m)`` the envelope is the same.
 
     A link, which is smooth, stays as it is.
     """
@@ -302,7 +344,9 @@ class VectorMoreau(vectors.SmoothedVectorLoss):
     def __post_init__(self) -> None:
         owner = "moreau_vector"
         if not isinstance(self.loss, vectors.L1Norm | vectors.L1WithLink):
-            raise parameter_error("loss", owner, "L1Norm or L1WithLink", type(self.loss).__name__, kind=TypeError)
+            raise parameter_error(
+                "loss", owner, "L1Norm or L1WithLink", type(self.loss).__name__, kind=TypeError
+            )
         curvature, width = _checked_potential(self.loss, self.potential, self.curvature, self.width)
         object.__setattr__(self, "curvature", curvature)
         object.__setattr__(self, "width", width)
@@ -324,10 +368,14 @@ class VectorMoreau(vectors.SmoothedVectorLoss):
         linked = 0.0 if self.link is None else vectors.link_parts(self.link, u[:, -1])[0]
         u = u[:, : self.loss.size]
         y = np.clip(u * self.smoothness, -1.0, 1.0)
-        return np.asarray((u * y).sum(axis=1) - np.square(y).sum(axis=1) / (2 * self.smoothness) + linked)
+        return np.asarray(
+            (u * y).sum(axis=1) - np.square(y).sum(axis=1) / (2 * self.smoothness) + linked
+        )
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
-        """Hessian of the envelope: ``b / w`` on residuals that are not clipped, and the curvature of the link."""
+        """Hessian of the envelope: ``b / w`` on residuals that are not clipped, and the
+        curvature of the link.
+        """
         bends = self.smoothness * (np.abs(u) * self.smoothness <= 1)
         if self.link is not None:
             bends[:, -1] = vectors.link_parts(self.link, u[:, -1])[2]
@@ -335,10 +383,13 @@ class VectorMoreau(vectors.SmoothedVectorLoss):
 
 
 def moreau_vector(
-    loss: vectors.L1Norm | vectors.L1WithLink | vectors.PiecewiseLinear | vectors.Bowl, potential: str = "energy",
-    curvature: float = 1.0, width: float = 1.0,
-) -> VectorMoreau | PiecesMoreau | BowlMoreau:  # fmt: skip
-    """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
+    loss: vectors.L1Norm | vectors.L1WithLink | vectors.PiecewiseLinear | vectors.Bowl,
+    potential: str = "energy",
+    curvature: float = 1.0,
+    width: float = 1.0,
+) -> VectorMoreau | PiecesMoreau | BowlMoreau:
+    """Smooth a kinked loss by a generalised Moreau envelope:
+    ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters
     ----------
@@ -347,7 +398,8 @@ def moreau_vector(
     potential : {"energy", "huber"}
         The function phi.
     curvature : float
-        Its curvature b; for "huber" at least the loss's Lipschitz constant, ``sqrt(m)`` for the l1 norm.
+        Its curvature b; for "huber" at least the loss's Lipschitz constant, ``sqrt(m)`` for the l1
+        norm.
     width : float
         w; the smoothness is ``curvature / width``.
 
@@ -361,16 +413,27 @@ def moreau_vector(
     if not isinstance(loss, vectors.PiecewiseLinear | vectors.Bowl):
         return VectorMoreau(loss, potential, curvature, width)
     bend, width = _checked_potential(loss, potential, curvature, width)
-    return BowlMoreau(loss, bend / width) if isinstance(loss, vectors.Bowl) else PiecesMoreau(loss, bend / width)
+    return (
+        BowlMoreau(loss, bend / width)
+        if isinstance(loss, vectors.Bowl)
+        else PiecesMoreau(loss, bend / width)
+    )
 
 
-def _checked_potential(loss: vectors.VectorLoss, potential: str, curvature: float, width: float) -> tuple[float, float]:
-    """Return curvature and width, or raise unless the potential's conjugate exists at every slope of the loss."""
-    owner, start = "moreau_vector", "Use 1.0 for a start."
+def _checked_potential(
+    loss: vectors.VectorLoss, potential: str, curvature: float, width: float
+) -> tuple[float, float]:
+    """Return curvature and width, or raise unless the potential's conjugate exists at every
+    slope of the loss.
+    """
+    owner = "moreau_vector"
+    start = "Use 1.0 for a start."
     if potential not in POTENTIALS:
         raise parameter_error("potential", owner, f"one of {list(POTENTIALS)}", repr(potential))
     bend = check_positive("curvature", owner, curvature, start)
     if potential == "huber" and bend < loss.lipschitz * (1 - 1e-12):
-        allowed = f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential 'huber'"
+        allowed = (
+            f"at least {loss.lipschitz:g}, the loss's Lipschitz constant, for the potential 'huber'"
+        )
         raise parameter_error("curvature", owner, allowed, repr(curvature))
     return bend, check_positive("width", owner, width, start)

@@ -21,6 +21,14 @@ from dpconvex.solvers.duality_gap import Envelope, certified_gap
 from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
 
 __all__ = [
-    "LBFGS", "BlackBox", "ConvergenceError", "Envelope", "Newton", "Solution", "Solver", "certified_gap",
-    "certify_point", "newton_or_lbfgs",
-]  # fmt: skip
+    "LBFGS",
+    "BlackBox",
+    "ConvergenceError",
+    "Envelope",
+    "Newton",
+    "Solution",
+    "Solver",
+    "certified_gap",
+    "certify_point",
+    "newton_or_lbfgs",
+]

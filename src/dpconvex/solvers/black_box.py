@@ -1,4 +1,6 @@
-"""Certificates for the answers of any minimiser: checked at the point returned, polished where it stopped short."""
+"""Certificates for the answers of any minimiser: checked at the point returned, polished where
+it stopped short.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,19 @@ from dpconvex.solvers.duality_gap import Envelope, certified_gap
 from dpconvex.solvers.newton_lbfgs import LBFGS, Newton, newton_or_lbfgs
 from dpconvex.types import Array
 
-#: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of scipy.
+#: A solver of the user's choice: an object with ``solve``, a function, or the name of a method of
+#: scipy.
 Method = descent.Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
 
 
-def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> descent.Solution | None:
+def certify_point(
+    objective: Objective, point: npt.ArrayLike, tolerance: float
+) -> descent.Solution | None:
     """Return a certificate for a black box's point of any origin, or None if it is not good enough.
 
-    Smooth objectives: the gradient norm at the point plus its rounding allowance is at most `tolerance`. Kinked ones:
-    the best of a few dual points certifies a gap of at most ``tolerance^2 / (2 strong_convexity)``.
+    Smooth objectives: the gradient norm at the point plus its rounding allowance is at most
+    `tolerance`. Kinked ones: the best of a few dual points certifies a gap of at most
+    ``tolerance^2 / (2 strong_convexity)``.
     """
     theta = np.array(point, dtype=np.float64)
     if theta.shape != (objective.dim,) or not np.isfinite(theta).all():
@@ -59,15 +65,19 @@ class BlackBox:
     Parameters
     ----------
     method : Solver, str or callable, optional
-        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
-        the name of a method of ``scipy.optimize.minimize`` that takes gradients, such as ``"L-BFGS-B"``. None: nothing
-        is run before polishing.
+        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that
+        returns a point, or the name of a method of ``scipy.optimize.minimize`` that takes
+        gradients, such as ``"L-BFGS-B"``. None: nothing is run before polishing.
     """
 
     method: Method | None = None
 
-    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> descent.Solution:
-        """Return a minimiser that is certified whatever the method claims; see :meth:`Solver.solve`."""
+    def solve(
+        self, objective: Objective, start: npt.ArrayLike, tolerance: float
+    ) -> descent.Solution:
+        """Return a minimiser that is certified whatever the method claims; see
+        :meth:`Solver.solve`.
+        """
         point = descent.check_descent_start(objective, start, tolerance, "BlackBox")
         if self.method is not None:
             answer = self.run(objective, point, tolerance)
@@ -86,16 +96,21 @@ class BlackBox:
         if callable(self.method):
             return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
         allowed = "a solver, a callable or the name of a scipy method"
-        raise parameter_error("method", "BlackBox", allowed, type(self.method).__name__, kind=TypeError)
+        raise parameter_error(
+            "method", "BlackBox", allowed, type(self.method).__name__, kind=TypeError
+        )
 
 
 def polish_black_box(objective: Objective, point: Array, tolerance: float) -> descent.Solution:
-    """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
+    """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for
+    kinked losses.
+    """
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
     if not isinstance(objective, PartitionedPairwiseObjective):
         return newton_or_lbfgs(objective.dim).solve(objective, point, tolerance)
-    # A Hessian of a sample that misses a direction makes steps useless; gradients alone get there from any point.
+    # A Hessian of a sample that misses a direction makes steps useless; gradients alone get there
+    # from any point.
     try:
         return Newton(max_iterations=50).solve(objective, point, tolerance)
     except descent.ConvergenceError:
@@ -109,17 +124,25 @@ def _scipy_black_box(method: str, objective: Objective, start: Array, tolerance:
     if method.upper() == "L-BFGS-B":
         options |= {"gtol": tolerance / math.sqrt(start.size), "ftol": 0.0, "maxcor": 20}
     stop = None if "gtol" in options else tolerance
-    result = minimize(objective.value_and_gradient, start, jac=True, method=method, tol=stop, options=options)
+    result = minimize(
+        objective.value_and_gradient, start, jac=True, method=method, tol=stop, options=options
+    )
     return np.asarray(result.x, dtype=np.float64)
 
 
 def _limit_black_box_answer(objective: Objective, answer: Array, start: Array) -> Array:
-    """Return the answer shortened to where the minimiser can lie, or the start if it is no point at all."""
+    """Return the answer shortened to where the minimiser can lie, or the start if it is no point
+    at all.
+    """
     answer = np.asarray(answer, dtype=np.float64)
     if answer.shape != start.shape or not np.isfinite(answer).all():
         return start
     bound = getattr(objective, "gradient_bound", math.inf)
-    linear = float(np.linalg.norm(objective.linear)) if isinstance(objective, LinearTermObjective) else 0.0
+    linear = (
+        float(np.linalg.norm(objective.linear))
+        if isinstance(objective, LinearTermObjective)
+        else 0.0
+    )
     radius = (bound + linear) / objective.strong_convexity
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(answer))

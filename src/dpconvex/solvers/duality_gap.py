@@ -1,12 +1,13 @@
 r"""Certified gaps for kinked losses: how far F(theta) is above its minimum, from the Fenchel dual.
 
-For ``F(theta) = (1/N) sum_i w_i c(u_i) + (alpha/2) ||theta||^2 + <b, theta>`` and any slopes ``s_i`` in the range of
-``c'``, weak duality gives
+For ``F(theta) = (1/N) sum_i w_i c(u_i) + (alpha/2) ||theta||^2 + <b, theta>`` and any slopes
+``s_i`` in the range of ``c'``, weak duality gives
 
-    F(theta) - min F <= (1/N) sum_i w_i [c(u_i) + c*(s_i) - s_i u_i] + ||v + alpha theta||^2 / (2 alpha),
+    F(theta) - min F <= (1/N) sum_i w_i [c(u_i) + c*(s_i) - s_i u_i] + ||v + alpha theta||^2 / (2
+    alpha),
 
-where ``v = (1/N) sum_i w_i s_i du_i/dtheta + b``. Every term is nonnegative and no large numbers are subtracted, so
-the bound keeps its digits however small it is.
+where ``v = (1/N) sum_i w_i s_i du_i/dtheta + b``. Every term is nonnegative and no large numbers
+are subtracted, so the bound keeps its digits however small it is.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def duality_gap_kinks(objective: EmpiricalObjective, owner: str) -> PointwisePie
     kinks = piecewise_linear_shape(objective.loss)
     if kinks is None:
         raise TypeError(
-            f"{owner} needs a piecewise-linear loss, but {type(objective.loss).__name__} is none. Write it as "
-            "KinkedLoss(knots, slopes), or use Newton() if it is smooth."
+            f"{owner} needs a piecewise-linear loss, but {type(objective.loss).__name__} is none. "
+            "Write it as KinkedLoss(knots, slopes), or use Newton() if it is smooth."
         )
     return kinks
 
@@ -45,7 +46,9 @@ def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalOb
     """Return the objective with its loss replaced by the Moreau envelope of this curvature."""
     loss = objective.loss
     smooth = moreau(_unclamped(loss), smoothness)
-    return objective.with_loss(ClampedTargetLoss(smooth, loss.limit) if isinstance(loss, ClampedTargetLoss) else smooth)
+    return objective.with_loss(
+        ClampedTargetLoss(smooth, loss.limit) if isinstance(loss, ClampedTargetLoss) else smooth
+    )
 
 
 def _unclamped(loss: Loss) -> PointwiseLoss:
@@ -55,8 +58,8 @@ def _unclamped(loss: Loss) -> PointwiseLoss:
 def young_duality_excess(kinks: PointwisePiecewiseLinear, u: Array, slope: Array) -> Array:
     """Return ``c(u) + c*(slope) - slope u >= 0``, zero where `slope` is a subgradient at `u`.
 
-    With the tangents ``h_p + s_p (u - k_p)`` of c: ``max_p (s_p - slope)(u - k_p) + (h_p - slope k_p) - min_j (h_j -
-    slope k_j)``.
+    With the tangents ``h_p + s_p (u - k_p)`` of c: ``max_p (s_p - slope)(u - k_p) + (h_p - slope
+    k_p) - min_j (h_j - slope k_j)``.
     """
     levels = [h - slope * k for h, k in zip(kinks.heights, kinks.knots, strict=True)]
     lowest = levels[0]
@@ -72,9 +75,10 @@ def young_duality_excess(kinks: PointwisePiecewiseLinear, u: Array, slope: Array
 def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothness: float) -> float:
     """Bound ``F(point) - min F`` with the slopes of the Moreau envelope as the dual point.
 
-    Any curvature `smoothness` of the envelope gives a valid bound; at the minimiser of the envelope it is at most
-    ``lipschitz^2 / (2 smoothness)`` (mean weight 1) plus the square of the envelope's gradient norm over ``2 alpha``.
-    Rounding errors are included. One pass over the data. Needs a piecewise-linear loss and ``alpha > 0``.
+    Any curvature `smoothness` of the envelope gives a valid bound; at the minimiser of the envelope
+    it is at most ``lipschitz^2 / (2 smoothness)`` (mean weight 1) plus the square of the envelope's
+    gradient norm over ``2 alpha``. Rounding errors are included. One pass over the data. Needs a
+    piecewise-linear loss and ``alpha > 0``.
     """
     theta = np.asarray(point, dtype=np.float64)
     kinks = duality_gap_kinks(objective, "certified_gap")
@@ -95,7 +99,8 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
         error = 8 * UNIT * (np.abs(u) + largest_knot) + tail * size * lengths
         # Convex in u, so the largest value within the error interval is at one of its ends.
         excess = np.maximum(
-            young_duality_excess(kinks, u - error, slopes), young_duality_excess(kinks, u + error, slopes)
+            young_duality_excess(kinks, u - error, slopes),
+            young_duality_excess(kinks, u + error, slopes),
         )
         turned = -slopes if residual else slopes * y
         return w @ excess, CompensatedBlockSum(w * turned, block), (w * lengths) @ np.abs(slopes)
@@ -112,15 +117,20 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
 class Envelope:
     """Minimise a kinked objective through its Moreau envelope, with a certified gap.
 
-    The envelope of curvature b lies below the loss by at most ``lipschitz^2 / (2 b)``, so its minimiser is nearly a
-    minimiser of F up to `certified_gap`. b starts at what guarantees the gap and grows if rounding spoils it.
+    The envelope of curvature b lies below the loss by at most ``lipschitz^2 / (2 b)``, so its
+    minimiser is nearly a minimiser of F up to `certified_gap`. b starts at what guarantees the gap
+    and grows if rounding spoils it.
     """
 
-    def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise until the certified duality gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
+        """Minimise until the certified duality gap is at most ``tolerance^2 / (2 alpha)``; see
+        :meth:`Solver.solve`.
 
-        The solution has ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``; where rounding hides the gap, no gap, and
-        the distance to the minimiser times alpha. Raises `ConvergenceError` if float64 can certify neither.
+        The solution has ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``; where rounding hides the
+        gap, no gap, and the distance to the minimiser times alpha. Raises `ConvergenceError` if
+        float64 can certify neither.
         """
         duality_gap_kinks(objective, "Envelope")
         point = check_descent_start(objective, start, tolerance, "Envelope")
@@ -132,7 +142,8 @@ class Envelope:
         for _ in range(4):
             smooth = envelope_of(objective, smoothness)
             found = solver.solve(smooth, point, 0.5 * tolerance)
-            point, iterations = found.point, iterations + found.iterations
+            point = found.point
+            iterations = iterations + found.iterations
             gap = certified_gap(objective, point, smoothness)
             if gap <= wanted:
                 return Solution(point, math.sqrt(2 * objective.alpha * gap), iterations, gap)

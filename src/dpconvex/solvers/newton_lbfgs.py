@@ -33,14 +33,18 @@ class BFGSPairs(deque[tuple[Array, Array, float]]):
             self.append((step, change, curvature))
 
     def scaling(self, diagonal: Array) -> float:
-        """Return ``<change, D^{-1} change> / <step, change>`` of the last pair, which fits D to it; 1 if none."""
+        """Return ``<change, D^{-1} change> / <step, change>`` of the last pair, which fits D to
+        it; 1 if none.
+        """
         if not self:
             return 1.0
         _, change, curvature = self[-1]
         return float(change @ (change / diagonal)) / curvature
 
     def direction(self, gradient: Array, solve: Callable[[Array], Array]) -> Array:
-        """Return the L-BFGS direction ``-B^{-1} gradient`` by two loops; `solve` inverts the initial metric."""
+        """Return the L-BFGS direction ``-B^{-1} gradient`` by two loops; `solve` inverts the
+        initial metric.
+        """
         vector = -gradient
         coefficients = []
         for step, change, curvature in reversed(self):
@@ -48,7 +52,9 @@ class BFGSPairs(deque[tuple[Array, Array, float]]):
             vector = vector - coefficient * change
             coefficients.append(coefficient)
         vector = solve(vector)
-        for (step, change, curvature), coefficient in zip(self, reversed(coefficients), strict=True):
+        for (step, change, curvature), coefficient in zip(
+            self, reversed(coefficients), strict=True
+        ):
             vector = vector + (coefficient - float(change @ vector) / curvature) * step
         return vector
 
@@ -60,11 +66,12 @@ Metric = Callable[[Array], Array]
 class Newton(CertifiedSolver[Objective]):
     """Damped Newton method with certified gradient norm, for up to a few hundred coefficients.
 
-    Steps are ``-B^{-1} gradient``, where B is a Hessian plus the BFGS pairs seen since it was computed; a new Hessian
-    is computed when progress slows. On large data the first Hessian and the start come from a subsample, so that a
-    handful of passes over all rows suffice. Where the objective is nearly piecewise linear, curvature says little about
-    the way to the minimum: the solver follows the minimisers of a smoothed loss, with shrinking width, and ends with
-    Newton steps whose decrease of F is enforced. Those converge from any point.
+    Steps are ``-B^{-1} gradient``, where B is a Hessian plus the BFGS pairs seen since it was
+    computed; a new Hessian is computed when progress slows. On large data the first Hessian and the
+    start come from a subsample, so that a handful of passes over all rows suffice. Where the
+    objective is nearly piecewise linear, curvature says little about the way to the minimum: the
+    solver follows the minimisers of a smoothed loss, with shrinking width, and ends with Newton
+    steps whose decrease of F is enforced. Those converge from any point.
 
     Parameters
     ----------
@@ -77,7 +84,12 @@ class Newton(CertifiedSolver[Objective]):
     sample_rows: int = 20_000
     max_iterations: int = 2000
 
-    needs: ClassVar[tuple[str, ...]] = ("gradient", "value_and_gradient", "hessian", "rounding_allowance")
+    needs: ClassVar[tuple[str, ...]] = (
+        "gradient",
+        "value_and_gradient",
+        "hessian",
+        "rounding_allowance",
+    )
 
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
         metric = None
@@ -89,8 +101,12 @@ class Newton(CertifiedSolver[Objective]):
             pass
         return descent.solve_around_best(self)
 
-    def _warm_newton_start(self, objective: ExtendedObjective, point: Array) -> tuple[Array, Metric]:
-        """Start Newton's method at a subsample's minimiser, up to its own sampling error, and keep its Hessian."""
+    def _warm_newton_start(
+        self, objective: ExtendedObjective, point: Array
+    ) -> tuple[Array, Metric]:
+        """Start Newton's method at a subsample's minimiser, up to its own sampling error, and
+        keep its Hessian.
+        """
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
         descent = CertifiedDescent(small, math.inf)
@@ -104,24 +120,35 @@ class Newton(CertifiedSolver[Objective]):
 
 
 def newton_steps(
-    descent: CertifiedDescent, state: DescentState, max_iterations: int, metric: Metric | None = None
+    descent: CertifiedDescent,
+    state: DescentState,
+    max_iterations: int,
+    metric: Metric | None = None,
 ) -> None:
-    """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with enforced decrease."""
+    """Run plain steps, then steps along shrinking widths, then `max_iterations` steps with
+    enforced decrease.
+    """
     state = _newton_iterations(descent, state, 30, metric)
     if offers(descent.objective, "smoothed"):
         for ratio in (0.2, 0.6):
-            state = _follow_newton_widths(descent, descent.objective, _best_newton_state(descent, state), ratio)
+            state = _follow_newton_widths(
+                descent, descent.objective, _best_newton_state(descent, state), ratio
+            )
             state = _newton_iterations(descent, state, 30)
     state = descent.evaluate(_best_newton_state(descent, state).point, with_value=True)
     _newton_iterations(descent, state, max_iterations, with_value=True)
 
 
 def _newton_iterations(
-    descent: CertifiedDescent, state: DescentState, limit: int, metric: Metric | None = None, with_value: bool = False
+    descent: CertifiedDescent,
+    state: DescentState,
+    limit: int,
+    metric: Metric | None = None,
+    with_value: bool = False,
 ) -> DescentState:
     """Take up to `limit` Newton-like steps; return early when they stop helping."""
-    # A given metric comes from a subsample: the costly full Hessian is then computed only if a step fails to halve the
-    # gradient.
+    # A given metric comes from a subsample: the costly full Hessian is then computed only if a step
+    # fails to halve the gradient.
     slow = 0.05 if metric is None else 0.5
     pairs = BFGSPairs(maxlen=20)
     damped = 0
@@ -129,7 +156,9 @@ def _newton_iterations(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor_newton_hessian(cast(ExtendedObjective, descent.objective).hessian(state.point))
+            metric = _factor_newton_hessian(
+                cast(ExtendedObjective, descent.objective).hessian(state.point)
+            )
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.line_search(state, direction, with_value)
@@ -172,12 +201,15 @@ def _best_newton_state(descent: CertifiedDescent, state: DescentState) -> Descen
 
 def _factor_newton_hessian(hessian: Array) -> Metric:
     """Return the map ``v -> hessian^{-1} v`` by Cholesky's method."""
-    # Rounding can make a nearly singular Hessian indefinite; the smallest shift that cures it only shortens the step.
+    # Rounding can make a nearly singular Hessian indefinite; the smallest shift that cures it only
+    # shortens the step.
     trace = float(np.trace(hessian))
     shift = 0.0
     while True:
         try:
-            factor = cho_factor(hessian + shift * np.eye(len(hessian)), lower=True, check_finite=False)
+            factor = cho_factor(
+                hessian + shift * np.eye(len(hessian)), lower=True, check_finite=False
+            )
         except np.linalg.LinAlgError:
             shift = max(100 * shift, 1e-15 * trace)
             continue
@@ -192,9 +224,10 @@ DENSE_DIM = 4000  # a dense Hessian of this size still fits (128 MB) and factori
 class LBFGS(CertifiedSolver[Objective]):
     """Limited-memory BFGS with certified gradient norm, for many coefficients.
 
-    Directions are ``-B^{-1} gradient`` with B built from the last `memory` pairs on top of the diagonal of the Hessian,
-    scaled to the latest pair. Every step decreases F sufficiently, which gives convergence from any point. Where this
-    is slow and a dense Hessian fits in memory, Newton steps finish the work.
+    Directions are ``-B^{-1} gradient`` with B built from the last `memory` pairs on top of the
+    diagonal of the Hessian, scaled to the latest pair. Every step decreases F sufficiently, which
+    gives convergence from any point. Where this is slow and a dense Hessian fits in memory, Newton
+    steps finish the work.
 
     Parameters
     ----------
@@ -223,12 +256,16 @@ class LBFGS(CertifiedSolver[Objective]):
             pass
         return descent.solve_around_best(self)
 
-    def _iterate_lbfgs(self, descent: CertifiedDescent, state: DescentState, limit: int) -> DescentState:
+    def _iterate_lbfgs(
+        self, descent: CertifiedDescent, state: DescentState, limit: int
+    ) -> DescentState:
         pairs = BFGSPairs(maxlen=self.memory)
         diagonal = _lbfgs_hessian_diagonal(descent.objective, state.point)
         for _ in range(limit):
             descent.iterations += 1
-            direction = pairs.direction(state.gradient, _divide_by(diagonal * pairs.scaling(diagonal)))
+            direction = pairs.direction(
+                state.gradient, _divide_by(diagonal * pairs.scaling(diagonal))
+            )
             if not float(direction @ state.gradient) < 0:
                 pairs.clear()
                 direction = -state.gradient / diagonal

@@ -16,20 +16,28 @@ _FAST = {"reassoc", "contract"}
 
 
 def draw_sgd_batches(
-    generator: np.random.Generator, sampling: str, n_rows: int, batch_size: int, rate: float, steps: int
+    generator: np.random.Generator,
+    sampling: str,
+    n_rows: int,
+    batch_size: int,
+    rate: float,
+    steps: int,
 ) -> tuple[RowIndices, RowIndices]:
     """Draw the sizes of the next batches, and the random swaps that choose their members.
 
-    A batch of size k is the first k entries of a permutation after swapping entry ``j`` with a uniform one of
-    ``j, ..., n_rows - 1`` for j = 0, ..., k-1: a uniformly random set of k records whatever the permutation was. Sizes
-    are `batch_size` for "fixed" and Binomial(n_rows, rate) for "poisson", which includes every record independently.
+    A batch of size k is the first k entries of a permutation after swapping entry ``j`` with a
+    uniform one of ``j, ..., n_rows - 1`` for j = 0, ..., k-1: a uniformly random set of k records
+    whatever the permutation was. Sizes are `batch_size` for "fixed" and Binomial(n_rows, rate) for
+    "poisson", which includes every record independently.
     """
     if sampling == "fixed":
         sizes = np.full(steps, batch_size, dtype=np.int64)
     elif sampling == "poisson":
         sizes = generator.binomial(n_rows, rate, size=steps).astype(np.int64)
     else:
-        raise ValueError(f"A sampling scheme must be 'fixed' or 'poisson'. Got {sampling!r} instead.")
+        raise ValueError(
+            f"A sampling scheme must be 'fixed' or 'poisson'. Got {sampling!r} instead."
+        )
     ends = np.cumsum(sizes)
     position = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
     return sizes, generator.integers(position, n_rows)
@@ -37,7 +45,9 @@ def draw_sgd_batches(
 
 @numba.njit(cache=True)
 def sgd_batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndices) -> RowIndices:
-    """Return the members of all batches, one after the other; the permutation is swapped in place."""
+    """Return the members of all batches, one after the other; the permutation is swapped in
+    place.
+    """
     found = np.empty_like(swaps)
     start = 0
     for t in range(sizes.size):
@@ -51,15 +61,25 @@ def sgd_batch_members(permutation: RowIndices, sizes: RowIndices, swaps: RowIndi
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_single_sgd_loop(
-    generator: np.random.Generator, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
-    loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float,
-) -> None:  # fmt: skip
+    generator: np.random.Generator,
+    chosen: RowIndices,
+    rows: Array,
+    targets: Array,
+    weights: Array,
+    loss: CompiledSlope,
+    theta: Array,
+    total: Array,
+    rate: float,
+    alpha: float,
+    std: float,
+) -> None:
     """Take one step of SGD per chosen record, in place; the iterates are added to `total`.
 
     Noise is drawn inside the loop: the processor draws ahead while a step waits for its slope.
     """
     dim = theta.size
-    shrink, spread = 1.0 - rate * alpha, -rate * std
+    shrink = 1.0 - rate * alpha
+    spread = -rate * std
     noise = np.empty(dim)
     for t in range(chosen.size):
         i = chosen[t]
@@ -77,10 +97,23 @@ def run_single_sgd_loop(
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_batch_sgd_loop(
-    generator: np.random.Generator, sizes: RowIndices, chosen: RowIndices, rows: Array, targets: Array, weights: Array,
-    loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
-) -> None:  # fmt: skip
-    """Run SGD: a step per batch of chosen records, in place; gradients are summed, noise added, the sum divided."""
+    generator: np.random.Generator,
+    sizes: RowIndices,
+    chosen: RowIndices,
+    rows: Array,
+    targets: Array,
+    weights: Array,
+    loss: CompiledSlope,
+    theta: Array,
+    total: Array,
+    rate: float,
+    alpha: float,
+    std: float,
+    divisor: float,
+) -> None:
+    """Run SGD: a step per batch of chosen records, in place; gradients are summed, noise added,
+    the sum divided.
+    """
     dim = theta.size
     gradient = np.empty(dim)
     start = 0
@@ -104,10 +137,19 @@ def run_batch_sgd_loop(
 
 @numba.njit(cache=True)
 def run_one_pass_loop(
-    order: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
-    rate: float, alpha: float,
-) -> None:  # fmt: skip
-    """Run a loop of one noiseless step per record of `order`, in place; the iterates are added to `total`."""
+    order: RowIndices,
+    rows: Array,
+    targets: Array,
+    weights: Array,
+    loss: CompiledSlope,
+    theta: Array,
+    total: Array,
+    rate: float,
+    alpha: float,
+) -> None:
+    """Run a loop of one noiseless step per record of `order`, in place; the iterates are added
+    to `total`.
+    """
     dim = theta.size
     for t in range(order.size):
         i = order[t]

@@ -9,4 +9,11 @@ from dpconvex_reproduction.auc_erm.algorithms import (
     sound,
 )
 
-__all__ = ["PENALTIES", "algorithm_1", "algorithm_2", "printed_objective_noise", "printed_output_scale", "sound"]
+__all__ = [
+    "PENALTIES",
+    "algorithm_1",
+    "algorithm_2",
+    "printed_objective_noise",
+    "printed_output_scale",
+    "sound",
+]

@@ -1,9 +1,10 @@
 r"""The AUC paper's algorithms, with printed and with sound constants, for comparison.
 
-Printed constants use the class counts of the data and ignore that a label may change: they protect a replacement that
-keeps the label, with public counts, and nothing more. Not for private data. Sound constants are those of
-:class:`~dpconvex.privacy.PairwiseBounds`, with public lower bounds on the counts. Algorithm 3, pointwise logistic
-regression, is sound as :class:`~dpconvex.DPLogisticRegression` with ``mechanism="objective"``.
+Printed constants use the class counts of the data and ignore that a label may change: they protect
+a replacement that keeps the label, with public counts, and nothing more. Not for private data.
+Sound constants are those of :class:`~dpconvex.privacy.PairwiseBounds`, with public lower bounds on
+the counts. Algorithm 3, pointwise logistic regression, is sound as
+:class:`~dpconvex.DPLogisticRegression` with ``mechanism="objective"``.
 """
 
 from __future__ import annotations
@@ -45,18 +46,35 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 def printed_output_scale(
-    epsilon: float, slope: float, diameter: float, penalty: float, positive: int, negative: int, delta: float = 0.0
+    epsilon: float,
+    slope: float,
+    diameter: float,
+    penalty: float,
+    positive: int,
+    negative: int,
+    delta: float = 0.0,
 ) -> float:
-    """Return Algorithm 1's noise: ``2 D B (1/n+ + 1/n-) / (epsilon lambda)``, times ``sqrt(2 log(1.25/delta))``."""
+    """Return Algorithm 1's noise: ``2 D B (1/n+ + 1/n-) / (epsilon lambda)``, times
+    ``sqrt(2 log(1.25/delta))``.
+    """
     scale = 2 * diameter * slope * (1 / positive + 1 / negative) / (epsilon * penalty)
     return scale if delta == 0 else scale * math.sqrt(2 * math.log(1.25 / delta))
 
 
 def printed_objective_noise(
-    epsilon: float, delta: float, loss: Any, diameter: float, penalty: float, positive: int, negative: int
+    epsilon: float,
+    delta: float,
+    loss: Any,
+    diameter: float,
+    penalty: float,
+    positive: int,
+    negative: int,
 ) -> tuple[float, float]:
-    """Return Algorithm 2's noise (scale or standard deviation) and the penalty after its correction."""
-    n, pairs = positive + negative, positive * negative
+    """Return Algorithm 2's noise (scale or standard deviation) and the penalty after its
+    correction.
+    """
+    n = positive + negative
+    pairs = positive * negative
     change = loss.smoothness * diameter**2
     left = epsilon - n * math.log1p(change / (pairs * penalty))
     if left <= 0:
@@ -92,8 +110,11 @@ def algorithm_1(
     penalty: float,
     rng: np.random.Generator,
 ) -> Array:
-    """Output perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
-    loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
+    """Output perturbation as printed, logistic loss of base 2; ``y`` says which rows are
+    positive.
+    """
+    loss = PairLogistic("2")
+    counts = (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale = printed_output_scale(epsilon, loss.lipschitz, diameter, penalty, *counts, delta)
     point = _minimise(X, y, penalty, np.zeros(X.shape[1]), loss)
     return point + draw_noise(scale, delta, X.shape[1], rng)
@@ -109,54 +130,89 @@ def algorithm_2(
     penalty: float,
     rng: np.random.Generator,
 ) -> Array:
-    """Objective perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
-    loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
+    """Objective perturbation as printed, logistic loss of base 2; ``y`` says which rows are
+    positive.
+    """
+    loss = PairLogistic("2")
+    counts = (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale, penalty = printed_objective_noise(epsilon, delta, loss, diameter, penalty, *counts)
     return _minimise(X, y, penalty, draw_noise(scale, delta, X.shape[1], rng), loss)
 
 
 def printed_pointwise_noise(
-    epsilon: float, delta: float, loss: PointwiseLoss, row_norm: float, penalty: float, n_samples: int
+    epsilon: float,
+    delta: float,
+    loss: PointwiseLoss,
+    row_norm: float,
+    penalty: float,
+    n_samples: int,
 ) -> tuple[float, float]:
-    """Return Algorithm 3's standard deviation, on the sum of losses, and the penalty after its correction.
+    """Return Algorithm 3's standard deviation, on the sum of losses, and the penalty after its
+    correction.
 
-    ``sigma = (2 sqrt(2 log(1/delta)) + sqrt(2 e)) L R2 / e`` with ``e = epsilon - log(1 + beta R2^2 / (n lambda))``, or
-    half of epsilon and a penalty of ``beta R2^2 / (n (e^(epsilon/2) - 1))`` where nothing would be left.
+    ``sigma = (2 sqrt(2 log(1/delta)) + sqrt(2 e)) L R2 / e`` with
+    ``e = epsilon - log(1 + beta R2^2 / (n lambda))``, or half of epsilon and a penalty of
+    ``beta R2^2 / (n (e^(epsilon/2) - 1))`` where nothing would be left.
     """
     change = loss.smoothness * row_norm**2 / n_samples
     left = epsilon - math.log1p(change / penalty)
     if left <= 0:
-        left, penalty = epsilon / 2, change / math.expm1(epsilon / 2)
+        left = epsilon / 2
+        penalty = change / math.expm1(epsilon / 2)
     spread = 2 * math.sqrt(2 * math.log(1 / delta)) + math.sqrt(2 * left)
     return spread * loss.lipschitz * row_norm / left, penalty
 
 
 def algorithm_3(
-    X: Array, y: Array, *, epsilon: float, delta: float, row_norm: float, penalty: float, rng: np.random.Generator
+    X: Array,
+    y: Array,
+    *,
+    epsilon: float,
+    delta: float,
+    row_norm: float,
+    penalty: float,
+    rng: np.random.Generator,
 ) -> Array:
-    """Pointwise objective perturbation as printed, logistic loss; labels are -1 and 1, rows at most R2 long."""
+    """Pointwise objective perturbation as printed, logistic loss; labels are -1 and 1, rows at
+    most R2 long.
+    """
     n, size = X.shape
     std, penalty = printed_pointwise_noise(epsilon, delta, Logistic(), row_norm, penalty, n)
     rows = MemoryRows(X, y, RowMap(size, row_norm, fit_intercept=False))
-    objective = EmpiricalObjective(rows, Logistic(), penalty, linear=std / n * rng.standard_normal(size))
+    objective = EmpiricalObjective(
+        rows, Logistic(), penalty, linear=std / n * rng.standard_normal(size)
+    )
     return newton_or_lbfgs(size).solve(objective, np.zeros(size), 1e-8).point
 
 
 def descend_pairs(
-    X: Array, y: NDArray[Any], loss: PairLoss, penalty: float, *, batch: int, steps: int, rng: np.random.Generator
+    X: Array,
+    y: NDArray[Any],
+    loss: PairLoss,
+    penalty: float,
+    *,
+    batch: int,
+    steps: int,
+    rng: np.random.Generator,
 ) -> Array:
-    """Return the mean of the later iterates of descent over random pairs, as the paper's experiments minimise.
+    """Return the mean of the later iterates of descent over random pairs, as the paper's
+    experiments minimise.
 
     Each step draws ``batch`` pairs of a positive and a negative row, with replacement, and goes
-    ``1 / (lambda (t + t0))`` against their mean gradient; t0 keeps first steps below 1 over the curvature. No noise is
-    added: our solvers are certified and end at the same point.
+    ``1 / (lambda (t + t0))`` against their mean gradient; t0 keeps first steps below 1 over the
+    curvature. No noise is added: our solvers are certified and end at the same point.
     """
-    ahead, behind = X[y.astype(bool)], X[~y.astype(bool)]
+    ahead = X[y.astype(bool)]
+    behind = X[~y.astype(bool)]
     diameter = float(np.linalg.norm(ahead, axis=1).max() + np.linalg.norm(behind, axis=1).max())
     start = loss.smoothness * diameter**2 / penalty
-    w, total = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    w = np.zeros(X.shape[1])
+    total = np.zeros(X.shape[1])
     for t in range(steps):
-        pairs = ahead[rng.integers(len(ahead), size=batch)] - behind[rng.integers(len(behind), size=batch)]
+        pairs = (
+            ahead[rng.integers(len(ahead), size=batch)]
+            - behind[rng.integers(len(behind), size=batch)]
+        )
         gradient = loss.slope(pairs @ w) @ pairs / batch + penalty * w
         w = w - gradient / (penalty * (t + 1 + start))
         if t >= steps // 2:
@@ -165,11 +221,18 @@ def descend_pairs(
 
 
 def sound(
-    algorithm: int, objective: PairwiseObjective, bounds: PairwiseBounds, epsilon: float, delta: float, seed: int | None
+    algorithm: int,
+    objective: PairwiseObjective,
+    bounds: PairwiseBounds,
+    epsilon: float,
+    delta: float,
+    seed: int | None,
 ) -> Array:
-    """Run the paper's Algorithm 1 or 2 with sound constants; ``bounds`` holds the penalty that was tuned.
+    """Run the paper's Algorithm 1 or 2 with sound constants; ``bounds`` holds the penalty that was
+    tuned.
 
-    Like the printed Algorithm 2, a penalty too small for the curvature is raised until half of epsilon is left.
+    Like the printed Algorithm 2, a penalty too small for the curvature is raised until half of
+    epsilon is left.
     """
     bounds = replace(bounds, n_samples=objective.n_rows)  # a fold has fewer rows than the whole
     guarantee: Guarantee = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpconvex_reproduction.auc_erm.judging import PUBLISHED, judge_least_squares, judge_logistic, judge_table
+from dpconvex_reproduction.auc_erm.judging import (
+    PUBLISHED,
+    judge_least_squares,
+    judge_logistic,
+    judge_table,
+)
 from dpconvex_reproduction.auc_erm.statements import privacy_of, with_true_epsilon
-from dpconvex_reproduction.auc_erm.studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, TABLE
+from dpconvex_reproduction.auc_erm.studies import (
+    DATA,
+    DEFAULT,
+    LEAST_SQUARES,
+    OBJECTIVE,
+    OUTPUT,
+    TABLE,
+)
 from dpconvex_reproduction.drawing import ERRORS, curves, finish, panels
 from dpconvex_reproduction.exhibit import Exhibit, Row, select, summarise
 
@@ -17,24 +29,28 @@ _KEYS = ["data", "epsilon", "delta", "algorithm", "variant", "loss", "penalty"]
 _HIDDEN = ("delta", "std", "failed", "loss")
 
 _SETTING = (
-    "Three of the paper's four data sets: webspam_u is not to be had. Its diameter is not stated; here features are in "
-    "[-1, 1] by public bounds and rows are shortened to norm 1, so the diameter is 2 for every variant. Noise is "
-    "proportional to it; why the published AUCs on ijcnn1 are not reached is not known. ijcnn1 and "
-    "satimage come with test parts; of http a fifth is held out. A run is a new draw of the noise, as in the paper (60 "
-    "runs, fewer in a quick one). The penalty is tuned for `paper` and `sound` by ten-fold cross-validation at epsilon "
-    "0.1 over 1e-4 to 1, which spends privacy that is not counted; `dpconvex` is not tuned. Minimisers are exact where "
-    "the paper takes stochastic gradient steps, whose error its noise does not cover. Lower bounds on the class counts "
-    "for `sound` and `dpconvex`: 4,000 and 40,000 (ijcnn1), 2,000 and 1,500 (satimage), 1,500 and 400,000 (http); "
-    "`paper` uses the private counts. In the table, `epsilon at most` is what can be proven at the delta beside it, "
-    "and `delta at least` what the claimed epsilon costs on some data of the same size where labels may change; either "
-    "is empty where nothing is known. An AUC difference is clear if above two standard errors and 0.005."
+    "Three of the paper's four data sets: webspam_u is not to be had. Its diameter is not "
+    "stated; here features are in [-1, 1] by public bounds and rows are shortened to norm 1, so "
+    "the diameter is 2 for every variant. Noise is proportional to it; why the published AUCs on "
+    "ijcnn1 are not reached is not known. ijcnn1 and satimage come with test parts; of http a "
+    "fifth is held out. A run is a new draw of the noise, as in the paper (60 runs, fewer in a "
+    "quick one). The penalty is tuned for `paper` and `sound` by ten-fold cross-validation at "
+    "epsilon 0.1 over 1e-4 to 1, which spends privacy that is not counted; `dpconvex` is not "
+    "tuned. Minimisers are exact where the paper takes stochastic gradient steps, whose error "
+    "its noise does not cover. Lower bounds on the class counts for `sound` and `dpconvex`: "
+    "4,000 and 40,000 (ijcnn1), 2,000 and 1,500 (satimage), 1,500 and 400,000 (http); `paper` "
+    "uses the private counts. In the table, `epsilon at most` is what can be proven at the delta "
+    "beside it, and `delta at least` what the claimed epsilon costs on some data of the same "
+    "size where labels may change; either is empty where nothing is known. An AUC difference is "
+    "clear if above two standard errors and 0.005."
 )
 
 _PURE = (
-    " With pure epsilon our default runs objective perturbation too, with a penalty that follows from public facts: "
-    "numbers of rows and columns, lower bounds on the class counts, slope of the loss, epsilon. On ijcnn1 this penalty "
-    "is 7 to 140 times the 0.1 that cross-validation on the data picks for the sound Obj-Pert. It draws the "
-    "coefficients to 0 and costs accuracy: with `alpha=0.1` ours was as accurate as the sound algorithm in 12 runs at "
+    " With pure epsilon our default runs objective perturbation too, with a penalty that follows "
+    "from public facts: numbers of rows and columns, lower bounds on the class counts, slope of "
+    "the loss, epsilon. On ijcnn1 this penalty is 7 to 140 times the 0.1 that cross-validation "
+    "on the data picks for the sound Obj-Pert. It draws the coefficients to 0 and costs "
+    "accuracy: with `alpha=0.1` ours was as accurate as the sound algorithm in 12 runs at "
     "epsilon 0.1 and 0.5. The hinge has a smaller slope, and so less noise."
 )
 
@@ -70,7 +86,9 @@ def _of(budget: str) -> Callable[[list[Row]], list[Row]]:
 def _squares(rows: list[Row]) -> list[Row]:
     """Return the rows of Figure 3, with one line for No-Pert, which has no budget."""
     return [
-        row for row in select(rows, loss="least squares") if row["algorithm"] != "No-Pert" or row["budget"] == "pure"
+        row
+        for row in select(rows, loss="least squares")
+        if row["algorithm"] != "No-Pert" or row["budget"] == "pure"
     ]
 
 
@@ -80,9 +98,9 @@ def _logistic(figure: int, budget: str, what: str) -> Exhibit:
         label=f"Figure {figure}",
         title=f"AUC against epsilon, {what}, logistic loss",
         claim=(
-            f"Section 6.2 and Figure {figure}: with {what} the AUC rises with epsilon, objective perturbation "
-            "outperforms output perturbation, http has a high AUC at epsilon 0.1 already, and ijcnn1 reaches 0.9 below "
-            "epsilon 0.2."
+            f"Section 6.2 and Figure {figure}: with {what} the AUC rises with epsilon, objective "
+            "perturbation outperforms output perturbation, http has a high AUC at epsilon 0.1 "
+            "already, and ijcnn1 reaches 0.9 below epsilon 0.2."
         ),
         studies=(OUTPUT, OBJECTIVE, DEFAULT),
         table=_table(_of(budget)),
@@ -130,8 +148,9 @@ EXHIBITS: tuple[Exhibit, ...] = (
         label="Figure 3",
         title="AUC against epsilon, output perturbation with least squares",
         claim=(
-            "Section 6.2 and Figure 3: output perturbation with least squares is less accurate than with the logistic "
-            "loss, because its slope bound is larger; on ijcnn1 it needs epsilon 0.5 for about 0.9."
+            "Section 6.2 and Figure 3: output perturbation with least squares is less accurate "
+            "than with the logistic loss, because its slope bound is larger; on ijcnn1 it needs "
+            "epsilon 0.5 for about 0.9."
         ),
         studies=(LEAST_SQUARES, OUTPUT),
         table=_table(_squares),
@@ -139,9 +158,9 @@ EXHIBITS: tuple[Exhibit, ...] = (
         draw=_draw(_squares),
         privacy=privacy_of(3),
         notes=(
-            _SETTING
-            + " The paper puts the slope of the logistic loss below 1; with its base-2 logarithm it is 1/log 2 = 1.44, "
-            "which is used here. With a budget of (epsilon, delta) the names end in -Delta."
+            _SETTING + " The paper puts the slope of the logistic loss below 1; with its base-2 "
+            "logarithm it is 1/log 2 = 1.44, which is used here. With a budget of (epsilon, "
+            "delta) the names end in -Delta."
         ),
         shown=200,
     ),
@@ -154,8 +173,8 @@ EXHIBITS: tuple[Exhibit, ...] = (
         table=_table_2,
         judge=judge_table,
         notes=(
-            "Satimage: labels 1 to 3 against 4 to 6, the first half of the classes as in the paper. webspam_u could "
-            "not be obtained, so its line has the published figures only."
+            "Satimage: labels 1 to 3 against 4 to 6, the first half of the classes as in the "
+            "paper. webspam_u could not be obtained, so its line has the published figures only."
         ),
     ),
 )

@@ -38,7 +38,9 @@ def _gap(first: Row, second: Row) -> tuple[float, float]:
 
 
 def _compare(pairs: Sequence[tuple[Row, Row]]) -> tuple[int, int, int, float]:
-    """Return in how many cells the first is clearly higher, clearly lower, higher at all, and the median gap."""
+    """Return in how many cells the first is clearly higher, clearly lower, higher at all, and
+    the median gap.
+    """
     gaps = [_gap(*pair) for pair in pairs]
     above = sum(gap > max(twice, _SAME) for gap, twice in gaps)
     below = sum(-gap > max(twice, _SAME) for gap, twice in gaps)
@@ -65,9 +67,9 @@ def _rises(rows: list[Row], algorithms: Sequence[str]) -> Check:
     return Check(
         "The AUC rises with epsilon.",
         falls == 0 and sinking == 0 and 2 * rising > curves,
-        f"from the smallest epsilon to the largest {rising} of {curves} curves clearly rise and {sinking} fall, {flat} "
-        f"are within 0.01 of No-Pert from the start, {curves - rising - sinking - flat} undecided; {falls} of {steps} "
-        "steps clearly fall",
+        f"from the smallest epsilon to the largest {rising} of {curves} curves clearly rise and "
+        f"{sinking} fall, {flat} are within 0.01 of No-Pert from the start, "
+        f"{curves - rising - sinking - flat} undecided; {falls} of {steps} steps clearly fall",
     )
 
 
@@ -83,9 +85,16 @@ def _high_on_http(rows: list[Row], algorithms: Sequence[str]) -> Check:
     )
 
 
-def _reaches(rows: list[Row], algorithms: Sequence[str], largest: float, inside: Callable[[float], bool]) -> Check:
+def _reaches(
+    rows: list[Row], algorithms: Sequence[str], largest: float, inside: Callable[[float], bool]
+) -> Check:
     found = [
-        (row["auc"] + (0.0 if math.isnan(row["error"]) else 2 * row["error"]), row["auc"], name, epsilon)
+        (
+            row["auc"] + (0.0 if math.isnan(row["error"]) else 2 * row["error"]),
+            row["auc"],
+            name,
+            epsilon,
+        )
         for name in algorithms
         for (data, epsilon), row in _curve(rows, name, "paper").items()
         if data == "ijcnn1" and inside(epsilon)
@@ -102,16 +111,22 @@ def _reaches(rows: list[Row], algorithms: Sequence[str], largest: float, inside:
 def _ours(rows: list[Row], name: str, rivals: Sequence[str]) -> Check:
     ours = _curve(rows, name, "dpconvex")
     sound = [_curve(rows, rival, "sound") for rival in rivals]
-    pairs = {key: (row, max((line[key] for line in sound), key=lambda r: r["auc"])) for key, row in ours.items()}
+    pairs = {
+        key: (row, max((line[key] for line in sound), key=lambda r: r["auc"]))
+        for key, row in ours.items()
+    }
     above, below, _, middle = _compare(list(pairs.values()))
     less = {}
     for data in dict.fromkeys(data for data, _ in pairs):
         here = [pair for key, pair in pairs.items() if key[0] == data]
         less[data] = _compare(here)[1], len(here)
-    where = ", ".join(f"{behind} of {cells} on {data}" for data, (behind, cells) in less.items() if behind)
+    where = ", ".join(
+        f"{behind} of {cells} on {data}" for data, (behind, cells) in less.items() if behind
+    )
     against = "the better of the two sound algorithms" if len(rivals) > 1 else "the sound algorithm"
     return Check(
-        f"{name}, not tuned, is nowhere clearly less accurate than {against} with a penalty tuned without privacy.",
+        f"{name}, not tuned, is nowhere clearly less accurate than {against} with a penalty tuned "
+        "without privacy.",
         below == 0,
         f"clearly more accurate in {above} and clearly less in {below} of {len(pairs)} cells"
         + (f" ({where})" if where else "")
@@ -123,12 +138,14 @@ def _ours(rows: list[Row], name: str, rivals: Sequence[str]) -> Check:
 def judge_logistic(budget: str) -> Callable[[list[Row]], list[Check]]:
     """Return the checks of Figure 1 (``"pure"``) or 2 (``"approximate"``)."""
     ending = "" if budget == "pure" else "-Delta"
-    output, objective = f"Output-Pert{ending}", f"Obj-Pert{ending}"
+    output = f"Output-Pert{ending}"
+    objective = f"Obj-Pert{ending}"
     both = (output, objective)
 
     def judge(rows: list[Row]) -> list[Check]:
         rows = select(rows, budget=budget)
-        first, second = _curve(rows, objective, "paper"), _curve(rows, output, "paper")
+        first = _curve(rows, objective, "paper")
+        second = _curve(rows, output, "paper")
         pairs = [(first[key], second[key]) for key in first]
         above, below, higher, middle = _compare(pairs)
         checks = [
@@ -136,8 +153,8 @@ def judge_logistic(budget: str) -> Callable[[list[Row]], list[Check]]:
             Check(
                 "Objective perturbation outperforms output perturbation.",
                 below == 0 and above > 0 and 3 * higher >= 2 * len(pairs),
-                f"higher in {higher} of {len(pairs)} cells, clearly so in {above}, clearly lower in {below}; "
-                f"median difference {middle:+.3f}",
+                f"higher in {higher} of {len(pairs)} cells, clearly so in {above}, clearly lower "
+                f"in {below}; median difference {middle:+.3f}",
             ),
             _high_on_http(rows, both),
             _reaches(rows, both, 0.2, lambda epsilon: epsilon < 0.2),
@@ -150,7 +167,8 @@ def judge_logistic(budget: str) -> Callable[[list[Row]], list[Check]]:
 
 def judge_least_squares(rows: list[Row]) -> list[Check]:
     """Return the checks of Figure 3."""
-    squares, logistic = select(rows, loss="least squares"), select(rows, loss="logistic")
+    squares = select(rows, loss="least squares")
+    logistic = select(rows, loss="logistic")
     both = ("Output-Pert", "Output-Pert-Delta")
     pairs = []
     for name in both:
@@ -162,8 +180,8 @@ def judge_least_squares(rows: list[Row]) -> list[Check]:
         Check(
             "Output perturbation is less accurate with least squares than with the logistic loss.",
             below == 0 and above > 0 and 3 * higher >= 2 * len(pairs),
-            f"logistic higher in {higher} of {len(pairs)} cells, clearly so in {above}, clearly lower in {below}; "
-            f"median difference {middle:+.3f}",
+            f"logistic higher in {higher} of {len(pairs)} cells, clearly so in {above}, clearly "
+            f"lower in {below}; median difference {middle:+.3f}",
         ),
         _reaches(squares, both, 0.5, lambda epsilon: epsilon <= 0.5),
     ]
@@ -192,7 +210,11 @@ def judge_table(rows: list[Row]) -> list[Check]:
 
     return [
         Check("Instances and features are those of the public files.", all(sizes), count(sizes)),
-        Check("The last column is n+/n, as it is headed.", all(fraction), f"{count(fraction)}; 1.26 is no fraction"),
+        Check(
+            "The last column is n+/n, as it is headed.",
+            all(fraction),
+            f"{count(fraction)}; 1.26 is no fraction",
+        ),
         Check("It is n+/n- of the instances counted beside it.", all(listed), count(listed)),
         Check("It is n+/n- of all public rows, test parts included.", all(whole), count(whole)),
     ]

@@ -1,10 +1,12 @@
-r"""A refutation of the printed guarantees where labels may change: on rows of zeros the release is noise alone.
+r"""A refutation of the printed guarantees where labels may change: on rows of zeros the release is
+noise alone.
 
-There every pair's loss is constant, so Algorithm 1 releases ``b`` and Algorithm 2 ``-b / penalty``, whatever the
-labels. What tells two neighbours apart is the spread of the noise, which is made of the class counts: with ``k``
-positives against ``k + 1`` it differs, by a factor of almost 2 at ``k = 1``. The noise's direction is uniform, and
-``||b|| / scale`` (l2-Laplace) is Gamma(d), ``||b||^2 / (2 std^2)`` (Gaussian) is Gamma(d/2): the hockey-stick
-divergence of two such laws is a difference of Gamma probabilities, exactly.
+There every pair's loss is constant, so Algorithm 1 releases ``b`` and Algorithm 2 ``-b / penalty``,
+whatever the labels. What tells two neighbours apart is the spread of the noise, which is made of
+the class counts: with ``k`` positives against ``k + 1`` it differs, by a factor of almost 2 at
+``k = 1``. The noise's direction is uniform, and ``||b|| / scale`` (l2-Laplace) is Gamma(d),
+``||b||^2 / (2 std^2)`` (Gaussian) is Gamma(d/2): the hockey-stick divergence of two such laws is a
+difference of Gamma probabilities, exactly.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ class Refutation(NamedTuple):
 
 
 def divergence(epsilon: float, shape: float, wide: float, narrow: float) -> float:
-    r"""Return ``max`` of the two ``sup_A P(A) - e^epsilon Q(A)`` for Gamma laws of one shape and two scales.
+    r"""Return ``max`` of the two ``sup_A P(A) - e^epsilon Q(A)`` for Gamma laws of one shape and
+    two scales.
 
-    With ``rho = wide / narrow > 1`` and ``Q(a, x)`` the upper tail of Gamma(a), the wide law exceeds ``e^epsilon``
-    times the narrow one beyond ``x = (epsilon + shape log rho) / (1/narrow - 1/wide)``, which gives
+    With ``rho = wide / narrow > 1`` and ``Q(a, x)`` the upper tail of Gamma(a), the wide law
+    exceeds ``e^epsilon`` times the narrow one beyond
+    ``x = (epsilon + shape log rho) / (1/narrow - 1/wide)``, which gives
     ``Q(shape, x/wide) - e^epsilon Q(shape, x/narrow)``; the other direction is the same near 0.
 
     Examples
@@ -54,8 +58,10 @@ def divergence(epsilon: float, shape: float, wide: float, narrow: float) -> floa
         wide, narrow = narrow, wide
     if wide <= narrow * (1 + _SAME):
         return 0.0
-    rate, turn = 1 / narrow - 1 / wide, shape * math.log(wide / narrow)
-    far, near = (turn + epsilon) / rate, max(0.0, turn - epsilon) / rate
+    rate = 1 / narrow - 1 / wide
+    turn = shape * math.log(wide / narrow)
+    far = (turn + epsilon) / rate
+    near = max(0.0, turn - epsilon) / rate
     outside = gammaincc(shape, far / wide) - math.exp(epsilon) * gammaincc(shape, far / narrow)
     inside = gammainc(shape, near / narrow) - math.exp(epsilon) * gammainc(shape, near / wide)
     return float(max(outside, inside, 0.0))
@@ -72,11 +78,15 @@ def _spread(
 
 
 @lru_cache(maxsize=4096)
-def refutation(algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float) -> Refutation | None:
-    """Return neighbours of a data set's size that break the printed claim, or None if rows of zeros break nothing.
+def refutation(
+    algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float
+) -> Refutation | None:
+    """Return neighbours of a data set's size that break the printed claim, or None if rows of zeros
+    break nothing.
 
-    Algorithm 1 is tried with one and two positives. A penalty that Algorithm 2 raises grows with the noise, and then
-    rows of zeros give nothing away: it is tried around the fewest positives for which the penalty stays.
+    Algorithm 1 is tried with one and two positives. A penalty that Algorithm 2 raises grows with
+    the noise, and then rows of zeros give nothing away: it is tried around the fewest positives for
+    which the penalty stays.
 
     Parameters
     ----------
@@ -97,7 +107,8 @@ def refutation(algorithm: int, name: str, loss: str, epsilon: float, delta: floa
         return _spread(algorithm, name, loss, epsilon, delta, penalty, k)
 
     # The correction shrinks as k (n - k) grows: bisect for the first k whose penalty stays.
-    low, high = 0, facts.rows // 2
+    low = 0
+    high = facts.rows // 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if spread(middle)[1] else (low, middle)

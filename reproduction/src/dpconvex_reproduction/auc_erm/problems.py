@@ -1,8 +1,9 @@
-"""The paper's data sets as problems: bounded rows, labels, a test part, and what is public about them.
+"""The paper's data sets as problems: bounded rows, labels, a test part, and what is public about
+them.
 
-Features are brought to [-1, 1] by public bounds and rows longer than 1 are shortened to 1, so that any two rows are at
-most 2 apart: the normalisation of the work whose procedure the paper follows (its reference 4). The paper does not
-state its own diameter.
+Features are brought to [-1, 1] by public bounds and rows longer than 1 are shortened to 1, so that
+any two rows are at most 2 apart: the normalisation of the work whose procedure the paper follows
+(its reference 4). The paper does not state its own diameter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ __all__ = ["DIAMETER", "FACTS", "FOLDS", "LOSSES", "SOURCES", "Facts", "Problem"
 
 Array = NDArray[np.float64]
 
-ROW_NORM, DIAMETER = 1.0, 2.0
+ROW_NORM = 1.0
+DIAMETER = 2.0
 FOLDS = 10  # section 6.1
 _TEST_SHARE = 5  # a file without a test part gives every fifth row of a fixed permutation
 LOSSES: dict[str, Any] = {"logistic": PairLogistic("2"), "least squares": PairSquared()}
@@ -33,7 +35,9 @@ LOSSES: dict[str, Any] = {"logistic": PairLogistic("2"), "least squares": PairSq
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a training part: its counts, and the lower bounds that are taken to be public."""
+    """What is known of a training part: its counts, and the lower bounds that are taken to be
+    public.
+    """
 
     positive: int
     negative: int
@@ -52,16 +56,30 @@ class Facts:
         return 1 / self.rows**2
 
     def bounds(
-        self, loss: Any, penalty: float, counts: tuple[int, int] | None = None, label_private: bool = True
+        self,
+        loss: Any,
+        penalty: float,
+        counts: tuple[int, int] | None = None,
+        label_private: bool = True,
     ) -> PairwiseBounds:
-        """Return the public facts of a fit, or those with other lower bounds on the class counts."""
+        """Return the public facts of a fit, or those with other lower bounds on the class
+        counts.
+        """
         least = (self.min_positive, self.min_negative) if counts is None else counts
         return PairwiseBounds(
-            self.rows, self.features, loss, ROW_NORM, DIAMETER, *least, label_private=label_private, alpha=penalty
+            self.rows,
+            self.features,
+            loss,
+            ROW_NORM,
+            DIAMETER,
+            *least,
+            label_private=label_private,
+            alpha=penalty,
         )
 
 
-#: Counts of the training parts (checked when data are read) and lower bounds, rounded down so that folds keep them.
+#: Counts of the training parts (checked when data are read) and lower bounds, rounded down so that
+#: folds keep them.
 FACTS = {
     "ijcnn1": Facts(4_853, 45_137, 22, 4_000, 40_000),
     "satimage": Facts(2_512, 1_923, 36, 2_000, 1_500),
@@ -94,9 +112,11 @@ class Problem:
         return area(self.test_rows @ coefficients, self.test_positive)
 
     def objective(self, loss: Any, keep: NDArray[np.bool_] | None = None) -> PairwiseObjective:
-        """Return the pairwise objective of all training rows, or of some; its penalty is set by whoever solves it.
+        """Return the pairwise objective of all training rows, or of some; its penalty is set by
+        whoever solves it.
 
-        Its normaliser keeps to the public lower bounds on the class counts, as certificates require.
+        Its normaliser keeps to the public lower bounds on the class counts, as certificates
+        require.
         """
         chosen = slice(None) if keep is None else keep
         return PairwiseObjective(
@@ -123,7 +143,8 @@ def area(scores: Array, positive: NDArray[np.bool_]) -> float:
     >>> area(np.array([3.0, 1.0, 2.0, 1.0]), np.array([True, True, False, False]))
     0.625
     """
-    ahead, behind = scores[positive], np.sort(scores[~positive])
+    ahead = scores[positive]
+    behind = np.sort(scores[~positive])
     below = np.searchsorted(behind, ahead, "left").sum()
     not_above = np.searchsorted(behind, ahead, "right").sum()
     return float((below + not_above) / (2 * ahead.size * behind.size))
@@ -131,25 +152,33 @@ def area(scores: Array, positive: NDArray[np.bool_]) -> float:
 
 def _bounded(X: Array, data: Any) -> Array:
     low, high = (np.asarray(bound, dtype=float) for bound in data.feature_bounds)
-    shift, scale = (low + high) / 2, 2 / (high - low)
+    shift = (low + high) / 2
+    scale = 2 / (high - low)
     inside = (np.abs(low) <= 1) & (np.abs(high) <= 1)  # within [-1, 1] already: left as they are
-    shift[inside], scale[inside] = 0.0, 1.0
-    row_map = RowMap(X.shape[1], ROW_NORM, False, "shorten", tuple(low), tuple(high), tuple(shift), tuple(scale))
+    shift[inside] = 0.0
+    scale[inside] = 1.0
+    row_map = RowMap(
+        X.shape[1], ROW_NORM, False, "shorten", tuple(low), tuple(high), tuple(shift), tuple(scale)
+    )
     return np.asarray(MemoryRows(X, np.zeros(len(X)), row_map).mapped()[0])
 
 
 def _prepare(data: Any) -> Problem:
-    rows, positive = _bounded(data.X, data), data.y == data.y.max()
+    rows = _bounded(data.X, data)
+    positive = data.y == data.y.max()
     if data.X_test is not None:
         test = _bounded(data.X_test, data), data.y_test == data.y.max()
     else:
         held = np.random.default_rng(0).permutation(len(rows)) % _TEST_SHARE == 0
         test = rows[held], positive[held]
-        rows, positive = rows[~held], positive[~held]
+        rows = rows[~held]
+        positive = positive[~held]
     facts = FACTS[data.name]
     counts = int(positive.sum()), int((~positive).sum())
     if counts != (facts.positive, facts.negative):
-        raise ValueError(f"The training part of {data.name} has other class counts than were noted.")
+        raise ValueError(
+            f"The training part of {data.name} has other class counts than were noted."
+        )
     return Problem(rows, positive, *test, facts)
 
 

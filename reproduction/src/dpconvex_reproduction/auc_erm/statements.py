@@ -1,4 +1,6 @@
-"""The privacy that each algorithm of Figures 1 to 3 truly has, computed from the printed constants."""
+"""The privacy that each algorithm of Figures 1 to 3 truly has, computed from the printed
+constants.
+"""
 
 from __future__ import annotations
 
@@ -68,30 +70,32 @@ def _refuted(algorithm: int, loss: str, pure: bool) -> str:
     listed = ", ".join(deltas)
     if algorithm == 1:
         return (
-            f"refuted: with one and two positives delta at the claimed epsilon is at least {listed} over all settings"
+            "refuted: with one and two positives delta at the claimed epsilon is at least "
+            f"{listed} over all settings"
         )
     return (
-        f"refuted in {len(found)} of {len(settings)} settings, those in which some class counts leave the penalty as "
-        "it is: around the fewest positives that do, delta at the claimed epsilon is at least "
-        f"{listed}; in the others neither proven nor refuted"
+        f"refuted in {len(found)} of {len(settings)} settings, those in which some class counts "
+        "leave the penalty as it is: around the fewest positives that do, delta at the claimed "
+        f"epsilon is at least {listed}; in the others neither proven nor refuted"
     )
 
 
 def _printed(name: str, algorithm: int, loss: str, pure: bool) -> PrivacyLine:
     kept, changed = (_range(algorithm, loss, pure, flag) for flag in (False, True))
     true = (
-        f"Labels kept and counts public: {kept}, at {'delta 0' if pure else 'the claimed delta'}. Labels may change: "
-        f"{_refuted(algorithm, loss, pure)}. For neighbours of these data sets' counts alone {changed}, at delta "
-        "1/n^2, which is no DP guarantee"
+        f"Labels kept and counts public: {kept}, at {'delta 0' if pure else 'the claimed delta'}. "
+        f"Labels may change: {_refuted(algorithm, loss, pure)}. For neighbours of these data "
+        f"sets' counts alone {changed}, at delta 1/n^2, which is no DP guarantee"
     )
     why = (
-        "The noise is scaled by the class counts, which differ between neighbours when a label changes: on rows of "
-        "zeros the release is noise alone, and its spread gives the label away. "
+        "The noise is scaled by the class counts, which differ between neighbours when a label "
+        "changes: on rows of zeros the release is noise alone, and its spread gives the label "
+        "away. "
     )
     if algorithm == 2:
         why += (
-            "The printed proof takes the change of the gradient as independent of the noise, which decides where it is "
-            "evaluated; the upper bounds do without that. "
+            "The printed proof takes the change of the gradient as independent of the noise, "
+            "which decides where it is evaluated; the upper bounds do without that. "
         )
     elif loss == "logistic":
         why += "Where labels are kept its sensitivity is larger than needed. "
@@ -118,7 +122,9 @@ def _ours(name: str, pure: bool, **settings: Any) -> PrivacyLine:
         theorem = model.certify(facts.rows, facts.features).theorem
         used[theorem.split(": mu")[0]] = None
     budget = "epsilon-DP" if pure else "(epsilon, 1/n^2)-DP"
-    return PrivacyLine(name, "dpconvex", budget, f"{budget}, labels may change", "; ".join(used) + "; no tuning.")
+    return PrivacyLine(
+        name, "dpconvex", budget, f"{budget}, labels may change", "; ".join(used) + "; no tuning."
+    )
 
 
 _TUNING = PrivacyLine(
@@ -126,7 +132,8 @@ _TUNING = PrivacyLine(
     "paper and sound",
     "not counted",
     "none proven; not counted",
-    "Ten-fold cross-validation scores held-out rows without noise; every line above takes the penalty as public.",
+    "Ten-fold cross-validation scores held-out rows without noise; every line above takes the "
+    "penalty as public.",
 )
 
 
@@ -150,7 +157,8 @@ def privacy_of(figure: int) -> Callable[[], list[PrivacyLine]]:
                         "sound",
                         budget,
                         f"{budget}, labels may change",
-                        "Public lower bounds on the class counts in place of the counts; its certificate.",
+                        "Public lower bounds on the class counts in place of the counts; its "
+                        "certificate.",
                     )
                 )
             if figure == 3:
@@ -165,7 +173,9 @@ def privacy_of(figure: int) -> Callable[[], list[PrivacyLine]]:
 
 
 def with_true_epsilon(row: Row) -> Row:
-    """Return a line of a table with what can be proven and refuted of its claim, the penalty taken as public."""
+    """Return a line of a table with what can be proven and refuted of its claim, the penalty
+    taken as public.
+    """
     kept = changed = delta = broken = None
     if row["variant"] in ("sound", "dpconvex"):
         kept = changed = row["epsilon"]

@@ -1,7 +1,7 @@
 """Runs behind Figures 1 to 3 and Table 2: AUC on the test part for every epsilon and noise seed.
 
-All variants see the same rows, the same budget and the same seeds. A seed fixes the noise; data and split are fixed, as
-in the paper, whose 60 runs repeat the randomised training.
+All variants see the same rows, the same budget and the same seeds. A seed fixes the noise; data and
+split are fixed, as in the paper, whose 60 runs repeat the randomised training.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ EPSILONS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 REPEATS = 60
 DATA = ("ijcnn1", "satimage", "http")
 FILES = tuple(f"{name}.npz" for name in DATA)
-#: Seeds of a cell, so that it takes seconds, and cells of a quick run: few where rows are many and fits take long.
+#: Seeds of a cell, so that it takes seconds, and cells of a quick run: few where rows are many and
+#: fits take long.
 _CHUNKS = {"ijcnn1": 15, "satimage": 30, "http": 12}
 _QUICK = {"ijcnn1": 2, "satimage": 2, "http": 1}
 
@@ -67,7 +68,8 @@ def _runs(cell: Cell) -> range:
 def _output(cell: Cell, loss: str) -> list[Row]:
     """Run Algorithm 1 with both constants and budgets, and the minimiser without noise."""
     name = cell["data"]
-    task, points = problem(name), minimisers(name, loss)
+    task = problem(name)
+    points = minimisers(name, loss)
     counts = task.facts.positive, task.facts.negative
     plain = no_pert_penalty(name, loss)
     best = task.score(points[plain])
@@ -78,13 +80,23 @@ def _output(cell: Cell, loss: str) -> list[Row]:
         for epsilon in EPSILONS:
             if cell["start"] == 0:
                 about: Row = {"algorithm": "No-Pert", "variant": "not private", "loss": loss}
-                rows.append(_row(cell, budget, epsilon, **about, penalty=plain, seed=None, auc=best))
+                rows.append(
+                    _row(cell, budget, epsilon, **about, penalty=plain, seed=None, auc=best)
+                )
             for variant in ("paper", "sound"):
                 penalty = output_penalty(name, loss, budget, variant)
                 about = {"algorithm": label, "variant": variant, "loss": loss, "penalty": penalty}
                 for seed in _runs(cell):
                     released = output_release(
-                        points[penalty], variant, task.facts, loss, penalty, epsilon, delta, seed, counts
+                        points[penalty],
+                        variant,
+                        task.facts,
+                        loss,
+                        penalty,
+                        epsilon,
+                        delta,
+                        seed,
+                        counts,
                     )
                     auc = task.score(released)
                     rows.append(_row(cell, budget, epsilon, **about, seed=seed, auc=auc))
@@ -113,7 +125,9 @@ def _default(cell: Cell, budget: str, algorithm: str, **settings: Any) -> list[R
                 **settings,
             )
             model.fit(task.rows, labels)
-            rows.append({**row, "loss": model.loss, "seed": seed, "auc": task.score(model.coef_.ravel())})
+            rows.append(
+                {**row, "loss": model.loss, "seed": seed, "auc": task.score(model.coef_.ravel())}
+            )
     return rows
 
 
@@ -128,7 +142,9 @@ def measure_least_squares(cell: Cell) -> list[Row]:
 
 def measure_objective(cell: Cell) -> list[Row]:
     """Run Algorithm 2 with one kind of constants."""
-    name, budget, variant = cell["data"], cell["budget"], cell["variant"]
+    name = cell["data"]
+    budget = cell["budget"]
+    variant = cell["variant"]
     task = problem(name)
     objective = task.objective(LOSSES["logistic"])
     penalty = objective_penalty(name, budget, variant)
@@ -138,13 +154,17 @@ def measure_objective(cell: Cell) -> list[Row]:
     for epsilon in EPSILONS:
         row = _row(cell, budget, epsilon, **about)
         for seed in _runs(cell):
-            released = objective_release(objective, variant, task.facts, penalty, epsilon, row["delta"], seed)
+            released = objective_release(
+                objective, variant, task.facts, penalty, epsilon, row["delta"], seed
+            )
             rows.append({**row, "seed": seed, "auc": task.score(released)})
     return rows
 
 
 def measure_default(cell: Cell) -> list[Row]:
-    """Run our estimator without any tuning; with pure epsilon also with the hinge, whose slope is smaller."""
+    """Run our estimator without any tuning; with pure epsilon also with the hinge, whose slope
+    is smaller.
+    """
     rows = _default(cell, cell["budget"], "DPAUCClassifier")
     if cell["budget"] == "pure":
         rows += _default(cell, "pure", "DPAUCClassifier hinge", loss="hinge")
@@ -156,8 +176,15 @@ def measure_table(cell: Cell) -> list[Row]:
     loaders = {"ijcnn1": load_ijcnn1, "satimage": load_satimage, "http": load_http}
     data = loaders[cell["data"]]()
     top = data.y.max()
-    positive, negative = int((data.y == top).sum()), int((data.y != top).sum())
-    row = {"data": cell["data"], "n": len(data.y), "d": data.X.shape[1], "positive": positive, "negative": negative}
+    positive = int((data.y == top).sum())
+    negative = int((data.y != top).sum())
+    row = {
+        "data": cell["data"],
+        "n": len(data.y),
+        "d": data.X.shape[1],
+        "positive": positive,
+        "negative": negative,
+    }
     if data.y_test is not None:
         positive += int((data.y_test == top).sum())
         negative += int((data.y_test != top).sum())

@@ -1,16 +1,19 @@
 r"""What epsilon the paper's printed noise gives, computed.
 
-Two neighbouring relations are told apart. *Labels kept*: one row is replaced by one of the same class, so the class
-counts are common and may be public; this is what the printed constants are made for. *Labels may change*: one record is
-replaced, label included, which is what the paper's definition says. The counts then differ between neighbours, and with
-them the noise and, in Algorithm 2, the penalty. A bound for the counts of one data set is then no differential privacy,
-which speaks of every data set of that size: :mod:`.noise_alone` has others on which the claims fail.
+Two neighbouring relations are told apart. *Labels kept*: one row is replaced by one of the same
+class, so the class counts are common and may be public; this is what the printed constants are made
+for. *Labels may change*: one record is replaced, label included, which is what the paper's
+definition says. The counts then differ between neighbours, and with them the noise and, in
+Algorithm 2, the penalty. A bound for the counts of one data set is then no differential privacy,
+which speaks of every data set of that size: :mod:`.noise_alone` has others on which the claims
+fail.
 
-Upper bounds. Let b be the noise that leads to the release w on S, b' on S', with spreads s and s'. Then
-``||b' - b|| <= shift(||b||)`` and, for Algorithm 2, Jacobian determinants differ by at most ``exp(J)``, so the log
-ratio of densities at w is at most ``ell(||b||)``, and ``delta(epsilon) <= E (1 - exp(epsilon - ell(||b||)))_+`` under
-the law of ``||b||``. Nothing is assumed about how the shift depends on b, which is where the printed proof of its
-Theorem 2 has a gap.
+Upper bounds. Let b be the noise that leads to the release w on S, b' on S', with spreads s and s'.
+Then ``||b' - b|| <= shift(||b||)`` and, for Algorithm 2, Jacobian determinants differ by at most
+``exp(J)``, so the log ratio of densities at w is at most ``ell(||b||)``, and
+``delta(epsilon) <= E (1 - exp(epsilon - ell(||b||)))_+`` under the law of ``||b||``. Nothing is
+assumed about how the shift depends on b, which is where the printed proof of its Theorem 2 has a
+gap.
 """
 
 from __future__ import annotations
@@ -43,11 +46,14 @@ _ROUNDING = 1 + 1e-9
 
 @lru_cache(maxsize=16)
 def _norms(dimension: int, gaussian: bool) -> tuple[Array, Array]:
-    """Return a grid of norms of standard noise, from 0, and the probability between its points, then beyond its end."""
+    """Return a grid of norms of standard noise, from 0, and the probability between its points,
+    then beyond its end.
+    """
     end = math.sqrt(dimension) + 14 if gaussian else 3.0 * dimension + 120
     r = np.linspace(0, end, _POINTS)
     shape, x = (dimension / 2, r**2 / 2) if gaussian else (dimension, r)
-    below, above = gammainc(shape, x), gammaincc(shape, x)
+    below = gammainc(shape, x)
+    above = gammaincc(shape, x)
     # Differences of the smaller tail keep their digits.
     between = np.where(above[1:] < 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
     return r, np.append(between, above[-1])
@@ -56,9 +62,9 @@ def _norms(dimension: int, gaussian: bool) -> tuple[Array, Array]:
 def hockey_stick(ell: LogRatio, dimension: int, gaussian: bool) -> Callable[[float], float]:
     """Return an upper bound of ``E (1 - exp(epsilon - ell(r)))_+`` as a function of epsilon.
 
-    Here r is the norm of standard noise. A sum over a fine grid: the probability between two points, exactly, times
-    the most that the integrand can be there, and all of the probability beyond the grid. ``ell`` must
-    be a polynomial of degree at most 2, as all are here.
+    Here r is the norm of standard noise. A sum over a fine grid: the probability between two
+    points, exactly, times the most that the integrand can be there, and all of the probability
+    beyond the grid. ``ell`` must be a polynomial of degree at most 2, as all are here.
     """
     r, weight = _norms(dimension, gaussian)
     at = ell(r)
@@ -74,7 +80,8 @@ def hockey_stick(ell: LogRatio, dimension: int, gaussian: bool) -> Callable[[flo
 
 def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
     """Return the smallest epsilon with ``profile(epsilon) <= delta``, infinite beyond 50."""
-    low, high = 0.0, _HIGHEST
+    low = 0.0
+    high = _HIGHEST
     if profile(high) > delta:
         return math.inf
     if profile(low) <= delta:
@@ -86,7 +93,13 @@ def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
 
 
 def printed_noise(
-    algorithm: int, loss: str, epsilon: float, delta: float, penalty: float, counts: tuple[int, int], facts: Facts
+    algorithm: int,
+    loss: str,
+    epsilon: float,
+    delta: float,
+    penalty: float,
+    counts: tuple[int, int],
+    facts: Facts,
 ) -> tuple[float, float]:
     """Return the printed spread of the noise and the penalty used with it."""
     if algorithm == 2:
@@ -106,9 +119,12 @@ def _log_ratio(
     there: tuple[float, float],
 ) -> LogRatio:
     """Return ``ell`` for noise and penalty ``here`` on S and ``there`` on S'."""
-    (spread, alpha), (other, beta) = here, there
+    (spread, alpha) = here
+    (other, beta) = there
     bounds = facts.bounds(LOSSES[loss], beta, counts, label_private)
-    moved, jacobian, d = bounds.gradient_sensitivity, 0.0, bounds.dimension
+    moved = bounds.gradient_sensitivity
+    jacobian = 0.0
+    d = bounds.dimension
     if algorithm == 1:
         moved /= alpha
     else:
@@ -128,12 +144,19 @@ def _log_ratio(
 
 @lru_cache(maxsize=4096)
 def printed_epsilon(
-    algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float, labels_change: bool
+    algorithm: int,
+    name: str,
+    loss: str,
+    epsilon: float,
+    delta: float,
+    penalty: float,
+    labels_change: bool,
 ) -> tuple[float, float]:
-    """Return an (epsilon, delta) that the printed noise provably gives where (epsilon, delta) is claimed.
+    """Return an (epsilon, delta) that the printed noise provably gives where (epsilon, delta) is
+    claimed.
 
-    Where labels change it holds between the data set's counts and those beside them, in both directions, and for no
-    other data: no differential privacy.
+    Where labels change it holds between the data set's counts and those beside them, in both
+    directions, and for no other data: no differential privacy.
 
     Parameters
     ----------
@@ -156,7 +179,8 @@ def printed_epsilon(
         Epsilon, not rounded and on the safe side, and its delta.
     """
     facts = FACTS[name]
-    gaussian, d = delta > 0, facts.features
+    gaussian = delta > 0
+    d = facts.features
 
     def noise(counts: tuple[int, int]) -> tuple[float, float]:
         return printed_noise(algorithm, loss, epsilon, delta, penalty, counts, facts)
@@ -175,7 +199,10 @@ def printed_epsilon(
         ratio = bounds.gradient_sensitivity / same[0]
 
         first = epsilon_at(delta, hockey_stick(ell, d, True))
-        second = epsilon_at(delta, lambda x: trace_objective_delta(x, ratio / 2, bounds.curvature_ratio, "replace_one"))
+        second = epsilon_at(
+            delta,
+            lambda x: trace_objective_delta(x, ratio / 2, bounds.curvature_ratio, "replace_one"),
+        )
         return min(first, second), delta
     target = delta if gaussian else facts.delta
     worst = 0.0
@@ -201,8 +228,12 @@ def _gaussian_output(
     here: tuple[float, float],
     there: tuple[float, float],
 ) -> float:
-    """Move the minimiser first and change the spread second: epsilons add, deltas are split 98 to 1."""
-    d, (spread, penalty), (other, _) = facts.features, here, there
+    """Move the minimiser first and change the spread second: epsilons add, deltas are split 98
+    to 1.
+    """
+    d = facts.features
+    (spread, penalty) = here
+    (other, _) = there
     moved = facts.bounds(LOSSES[loss], penalty, counts).gradient_sensitivity / penalty
 
     def ell(r: Array) -> Array:
@@ -210,5 +241,6 @@ def _gaussian_output(
 
     second = epsilon_at(delta / 100, hockey_stick(ell, d, True))
     first = GaussianDP(moved / min(spread, other)).epsilon(0.98 * delta * math.exp(-second))
-    # delta_1 exp(second) + delta_2 and delta_1 + exp(first) delta_2 are both within delta for first <= log 2.
+    # delta_1 exp(second) + delta_2 and delta_1 + exp(first) delta_2 are both within delta for first
+    # <= log 2.
     return float(first + second) if first <= math.log(2) else math.inf

@@ -1,7 +1,7 @@
 """The paper's way to choose a penalty: ten-fold cross-validation at epsilon 0.1, without privacy.
 
-Held-out folds are scored without noise, so the choice reads private data for free. It is repeated here because the
-paper's figures rest on it; what it spends is in nobody's budget.
+Held-out folds are scored without noise, so the choice reads private data for free. It is repeated
+here because the paper's figures rest on it; what it spends is in nobody's budget.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex_reproduction.auc_erm.algorithms import PENALTIES, algorithm_2, draw_noise, printed_output_scale, sound
+from dpconvex_reproduction.auc_erm.algorithms import (
+    PENALTIES,
+    algorithm_2,
+    draw_noise,
+    printed_output_scale,
+    sound,
+)
 from dpconvex_reproduction.auc_erm.problems import DIAMETER, FOLDS, LOSSES, Facts, area, problem
 
 __all__ = [
@@ -47,14 +53,17 @@ def guarantee_of(epsilon: float, delta: float) -> Guarantee:
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
 
 
-def output_certificate(facts: Facts, loss: str, penalty: float, epsilon: float, delta: float) -> Certificate:
+def output_certificate(
+    facts: Facts, loss: str, penalty: float, epsilon: float, delta: float
+) -> Certificate:
     """Return the certificate of soundly calibrated output perturbation."""
     bounds = facts.bounds(LOSSES[loss], penalty)
     return OutputPerturbation().certify(bounds, guarantee_of(epsilon, delta), seeded=True)
 
 
 def _solve(objective: PairwiseObjective, facts: Facts, loss: str, penalty: float) -> Array:
-    # The tolerance does not depend on the budget: one point serves every epsilon. Both variants add noise to it.
+    # The tolerance does not depend on the budget: one point serves every epsilon. Both variants add
+    # noise to it.
     certificate = output_certificate(facts, loss, penalty, 1.0, 0.0)
     ready = objective.with_rows(lambda block: block, objective.row_norm, penalty)
     return OutputPerturbation().minimise(ready, certificate)
@@ -90,7 +99,9 @@ def output_release(
     seed: int,
     counts: tuple[int, int],
 ) -> Array:
-    """Return Algorithm 1's release from its minimiser: the paper's noise, by private counts, or sound noise."""
+    """Return Algorithm 1's release from its minimiser: the paper's noise, by private counts, or
+    sound noise.
+    """
     if variant == "paper":
         slope = facts.bounds(LOSSES[loss], penalty).slope
         scale = printed_output_scale(epsilon, slope, DIAMETER, penalty, *counts, delta)
@@ -103,7 +114,13 @@ def output_release(
 
 
 def objective_release(
-    objective: PairwiseObjective, variant: str, facts: Facts, penalty: float, epsilon: float, delta: float, seed: int
+    objective: PairwiseObjective,
+    variant: str,
+    facts: Facts,
+    penalty: float,
+    epsilon: float,
+    delta: float,
+    seed: int,
 ) -> Array:
     """Return Algorithm 2's release on an objective, with the paper's or with sound constants."""
     if variant == "sound":
@@ -132,7 +149,8 @@ def _seed(fold: int) -> int:
 @lru_cache(maxsize=64)
 def no_pert_penalty(name: str, loss: str) -> float:
     """Return the penalty tuned for the minimiser without noise."""
-    task, points = problem(name), _fold_minimisers(name, loss)
+    task = problem(name)
+    points = _fold_minimisers(name, loss)
     scores = [
         [area(task.rows[held] @ point, task.positive[held]) for point in row]
         for held, row in zip(task.folds(), points, strict=True)
@@ -143,7 +161,8 @@ def no_pert_penalty(name: str, loss: str) -> float:
 @lru_cache(maxsize=64)
 def output_penalty(name: str, loss: str, budget: str, variant: str) -> float:
     """Return the penalty tuned for Algorithm 1."""
-    task, points = problem(name), _fold_minimisers(name, loss)
+    task = problem(name)
+    points = _fold_minimisers(name, loss)
     delta = delta_of(budget, task.facts)
     scores = np.empty((FOLDS, len(PENALTIES)))
     for fold, held in enumerate(task.folds()):
@@ -151,7 +170,15 @@ def output_penalty(name: str, loss: str, budget: str, variant: str) -> float:
         counts = int(labels.sum()), int((~labels).sum())
         for k, penalty in enumerate(PENALTIES):
             released = output_release(
-                points[fold][k], variant, task.facts, loss, penalty, TUNED_AT, delta, _seed(fold), counts
+                points[fold][k],
+                variant,
+                task.facts,
+                loss,
+                penalty,
+                TUNED_AT,
+                delta,
+                _seed(fold),
+                counts,
             )
             scores[fold, k] = area(task.rows[held] @ released, task.positive[held])
     return _best(scores)
@@ -166,6 +193,8 @@ def objective_penalty(name: str, budget: str, variant: str) -> float:
     for fold, held in enumerate(task.folds()):
         objective = task.objective(LOSSES["logistic"], ~held)
         for k, penalty in enumerate(PENALTIES):
-            released = objective_release(objective, variant, task.facts, penalty, TUNED_AT, delta, _seed(fold))
+            released = objective_release(
+                objective, variant, task.facts, penalty, TUNED_AT, delta, _seed(fold)
+            )
             scores[fold, k] = area(task.rows[held] @ released, task.positive[held])
     return _best(scores)

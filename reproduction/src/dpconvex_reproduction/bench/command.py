@@ -1,4 +1,6 @@
-"""``dpconvex reproduce bench``: private methods on the same problems, as one Parquet file and one page."""
+"""``dpconvex reproduce bench``: private methods on the same problems, as one Parquet file and
+one page.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
 
 app = typer.Typer(add_completion=False)
-_NOT_INSTALLED = "is not installed. "  # what a peer's environment says: its methods are left out, which is no failure
+# what a peer's environment says: its methods are left out, which is no failure
+_NOT_INSTALLED = "is not installed. "
 
 
 def main(words: list[str]) -> None:
@@ -24,7 +27,9 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         found = tuple(float(word) for word in text.split(","))
     except ValueError:
-        raise InputError(f"--epsilon takes numbers with commas between them, such as 0.5,1,4. Got '{text}'.") from None
+        raise InputError(
+            f"--epsilon takes numbers with commas between them, such as 0.5,1,4. Got '{text}'."
+        ) from None
     if not all(0 < number < float("inf") for number in found):
         raise InputError(f"--epsilon takes positive numbers. Got '{text}'.")
     return found
@@ -34,39 +39,57 @@ def _numbers(text: str) -> tuple[float, ...]:
 @reports_errors
 def bench(
     data: Annotated[
-        list[str] | None, typer.Argument(help="Data sets; all but `toy` by default.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Data sets; all but `toy` by default.", show_default=False),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="logistic, linear or quantile; all by default.", show_default=False)
+        str | None,
+        typer.Option(help="logistic, linear or quantile; all by default.", show_default=False),
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method by name; may be repeated. All by default.", show_default=False)
+        list[str] | None,
+        typer.Option(help="A method by name; may be repeated. All by default.", show_default=False),
     ] = None,
     add: Annotated[
-        list[Path] | None, typer.Option(help="A file of your own with METHODS; may be repeated.", show_default=False)
+        list[Path] | None,
+        typer.Option(help="A file of your own with METHODS; may be repeated.", show_default=False),
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets, with commas between them.")] = "0.1,0.5,1,4",
+    epsilon: Annotated[
+        str, typer.Option(help="Budgets, with commas between them.")
+    ] = "0.1,0.5,1,4",
     seeds: Annotated[int, typer.Option(help="Fits of every method and setting.", min=1)] = 5,
     rows: Annotated[
-        int | None, typer.Option(help="Train on so many rows only, for a try.", min=100, show_default=False)
+        int | None,
+        typer.Option(help="Train on so many rows only, for a try.", min=100, show_default=False),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the page, figures and results.parquet.")] = Path("bench"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the page, figures and results.parquet.")
+    ] = Path("bench"),
     jobs: Annotated[
-        int | None, typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was finished before.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show data sets and methods, and end.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what was finished before.")
+    ] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show data sets and methods, and end.")
+    ] = False,
     install_peers: Annotated[
-        bool, typer.Option("--install-peers", help="First make the environments that peers and added files need.")
+        bool,
+        typer.Option(
+            "--install-peers", help="First make the environments that peers and added files need."
+        ),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Compare private methods on the same rows, public bounds, budget and neighbours.
 
-    A run that was interrupted goes on where it stopped; a changed method, or a changed default of ours, is run again.
-    Fits of earlier runs in the same folder stay in the table and on the page if their code is today's. Peers that are
-    not installed are named on the page. Real data are read from the folder named by `DPCONVEX_DATA`. The exit code is 1
-    if a part of the run failed, which the page names and the next run tries again.
+    A run that was interrupted goes on where it stopped; a changed method, or a changed default of
+    ours, is run again. Fits of earlier runs in the same folder stay in the table and on the page if
+    their code is today's. Peers that are not installed are named on the page. Real data are read
+    from the folder named by `DPCONVEX_DATA`. The exit code is 1 if a part of the run failed, which
+    the page names and the next run tries again.
     """
     from dpconvex_reproduction.bench.methods import find_methods
     from dpconvex_reproduction.bench.page import contests, write_page
@@ -104,7 +127,9 @@ def bench(
     for name in method or ():
         if name not in planned_for:
             able = ", ".join(find_methods(added)[name][0].tasks)
-            raise InputError(f"The method '{name}' suits none of these problems. Its tasks: {able}.")
+            raise InputError(
+                f"The method '{name}' suits none of these problems. Its tasks: {able}."
+            )
     if not planned_for:
         raise InputError("No method suits these data sets and this task.")
     if not fresh:
@@ -114,7 +139,10 @@ def bench(
     found = results.rows["bench"]
     failures = results.failures.get("bench", [])
     if not found:
-        raise InputError(f"Every fit failed. The first: {_in_short(failures[0]) if failures else 'no cell was run'}")
+        raise InputError(
+            "Every fit failed. The first: "
+            f"{_in_short(failures[0]) if failures else 'no cell was run'}"
+        )
     gone: list[str] = []
     if not fresh:
         found, gone = merged(found, out / "results.parquet", plan)
@@ -142,16 +170,21 @@ def bench(
             cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
             first = f"The first: {_in_short(failures[0])}"
             output_console().print(
-                f"{cells} failed; the page says how, and the next run tries again. {first}", markup=False
+                f"{cells} failed; the page says how, and the next run tries again. {first}",
+                markup=False,
             )
         words = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-        output_console().print(f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False)
+        output_console().print(
+            f"Written: {page} ({len(found)} fits; {words or 'nothing to compare'})", markup=False
+        )
     if failures:
         raise typer.Exit(1)
 
 
 def _refuse_other_rows(path: Path, rows: int | None) -> None:
-    """Raise if a folder has results of another number of training rows: a try must not replace them."""
+    """Raise if a folder has results of another number of training rows: a try must not replace
+    them.
+    """
     import polars as pl
 
     if not path.is_file() or "most_rows" not in (stored := pl.read_parquet(path)).columns:
@@ -160,8 +193,8 @@ def _refuse_other_rows(path: Path, rows: int | None) -> None:
     if found and rows not in found:
         words = "all" if found[0] is None else f"at most {found[0]:,}"
         raise InputError(
-            f"The folder '{path.parent}' has fits of {words} training rows, which this run would replace. Name another "
-            "folder with --out, or say --fresh."
+            f"The folder '{path.parent}' has fits of {words} training rows, which this run would "
+            "replace. Name another folder with --out, or say --fresh."
         )
 
 
@@ -173,7 +206,8 @@ def _in_short(failure: str) -> str:
         cell, end = json.JSONDecoder().raw_decode(failure)
         epsilon = "" if cell["epsilon"] is None else f", ε {cell['epsilon']:g}"
         return (
-            f"{cell['method']}, {cell['data']}, {cell['task']}{epsilon}{failure[end:].replace(': FitError: ', ': ', 1)}"
+            f"{cell['method']}, {cell['data']}, "
+            f"{cell['task']}{epsilon}{failure[end:].replace(': FitError: ', ': ', 1)}"
         )
     except (json.JSONDecodeError, TypeError, KeyError):
         return failure
@@ -204,7 +238,12 @@ def _list(json_: bool, files: tuple[str, ...]) -> None:
     methods = {name: method for name, (method, _) in find_methods(files).items()}
     if json_:
         sets = {name: list(tasks) for name, (_, _, _, tasks) in DATA.items()}
-        print_json({"data": sets, "methods": {name: list(method.tasks) for name, method in methods.items()}})
+        print_json(
+            {
+                "data": sets,
+                "methods": {name: list(method.tasks) for name, method in methods.items()},
+            }
+        )
         return
     table = Table("", "name", "tasks", "neighbours", "settings", box=None)
     for name, (_, _, _, tasks) in DATA.items():

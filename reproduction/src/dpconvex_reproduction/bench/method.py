@@ -29,7 +29,8 @@ __all__ = [
     "without_test_rows",
 ]
 
-ADD_OR_REMOVE, REPLACE = "add_or_remove_one", "replace_one"
+ADD_OR_REMOVE = "add_or_remove_one"
+REPLACE = "replace_one"
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Budget:
     epsilon, delta : float
         The budget.
     relation : str
-        ``"add_or_remove_one"`` or ``"replace_one"``. Under the first the number of training rows is a public guess that
-        happens to be right, for every method alike.
+        ``"add_or_remove_one"`` or ``"replace_one"``. Under the first the number of training rows is
+        a public guess that happens to be right, for every method alike.
 
     Examples
     --------
@@ -81,7 +82,8 @@ class Method(ABC):
     relations : tuple of str
         Neighbours for which the guarantee holds; empty for a method that is not private.
     settings : mapping of str to dict
-        Keyword arguments of ``fit`` by name. Of several the best is shown, chosen with hindsight and not charged.
+        Keyword arguments of ``fit`` by name. Of several the best is shown, chosen with hindsight
+        and not charged.
     ours : bool
         Whether wins and losses are counted for it.
     probabilities : bool
@@ -101,18 +103,28 @@ class Method(ABC):
 
     @abstractmethod
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
-        """Fit ``problem.X`` and ``problem.y`` and return ``self``; the problem has no test rows here."""
+        """Fit ``problem.X`` and ``problem.y`` and return ``self``; the problem has no test rows
+        here.
+        """
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return log-odds of the label +1, or predictions of the target, for rows like ``problem.X``."""
+        """Return log-odds of the label +1, or predictions of the target, for rows like
+        ``problem.X``.
+        """
 
     @abstractmethod
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
-        """Return what can be proven of it, in a line: neighbours, epsilon, delta, and what is taken for granted."""
+        """Return what can be proven of it, in a line: neighbours, epsilon, delta, and what is
+        taken for granted.
+        """
 
-    def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[NDArray[np.float64], float]]:
-        """Yield test scores and seconds of each request; peers in an environment of their own answer all at once."""
+    def run(
+        self, problem: BenchProblem, requests: Sequence[Request]
+    ) -> Iterator[tuple[NDArray[np.float64], float]]:
+        """Yield test scores and seconds of each request; peers in an environment of their own
+        answer all at once.
+        """
         training = without_test_rows(problem)
         for setting, budget, seed in requests:
             started = time.perf_counter()
@@ -134,7 +146,11 @@ class FitError(Exception):
 def _where(error: Exception, owner: type, setting: str, seed: int) -> str:
     """Return what an error says, and where in a method's file it arose."""
     path = inspect.getfile(owner)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == path
+    ]
     place = [f"{Path(path).name} line {lines[-1]}"] if lines else []
     place += [f"setting '{setting}'"] if setting else []
     return f"{type(error).__name__}: {error} ({', '.join([*place, f'seed {seed}'])})"
@@ -152,7 +168,9 @@ def without_test_rows(problem: BenchProblem) -> BenchProblem:
     return replace(problem, X_test=np.empty((0, problem.X.shape[1])), y_test=np.empty(0))
 
 
-def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any], where: str = "") -> NDArray[np.float64]:
+def checked_scores(
+    method: Method, problem: BenchProblem, scores: NDArray[Any], where: str = ""
+) -> NDArray[np.float64]:
     """Return the scores if there is one finite number for each test row.
 
     Parameters
@@ -171,15 +189,20 @@ def checked_scores(method: Method, problem: BenchProblem, scores: NDArray[Any], 
     ValueError
         If the shape is another one, such as a single column, or a score is not finite.
     """
-    scores, expected = np.asarray(scores, dtype=float), (len(problem.y_test),)
+    scores = np.asarray(scores, dtype=float)
+    expected = (len(problem.y_test),)
     where = f" ({where})" if where else ""
-    asked = f"The method '{method.name}' must return a finite score for each test row, an array of shape {expected}."
+    asked = (
+        f"The method '{method.name}' must return a finite score for each test row, an array of "
+        f"shape {expected}."
+    )
     if scores.shape != expected:
         raise ValueError(f"{asked} Got shape {scores.shape}{where}.")
     wrong = np.flatnonzero(~np.isfinite(scores))
     if len(wrong):
         raise ValueError(
-            f"{asked} Got {len(wrong)} that are not finite, the first, {scores[wrong[0]]}, in row {wrong[0]}{where}."
+            f"{asked} Got {len(wrong)} that are not finite, the first, {scores[wrong[0]]}, in row "
+            f"{wrong[0]}{where}."
         )
     return scores
 
@@ -200,6 +223,8 @@ def checked_guarantee(method: Method, stated: object) -> str:
         If it is no text, or an empty one.
     """
     if not isinstance(stated, str) or not stated.strip():
-        asked = f"guarantee of the method '{method.name}' must return what can be proven of it as text"
+        asked = (
+            f"guarantee of the method '{method.name}' must return what can be proven of it as text"
+        )
         raise ValueError(f"{asked}, and 'none' if nothing can. Got {stated!r}.")
     return stated

@@ -1,4 +1,6 @@
-"""The page of the benchmark: what our models lose first, then ties and wins, figures, and every guarantee."""
+"""The page of the benchmark: what our models lose first, then ties and wins, figures, and every
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from dpconvex_reproduction.pages import markdown_table
 __all__ = ["Contest", "best_settings", "contests", "spoken", "write_page"]
 
 _SETTING = ("data", "task", "relation", "epsilon")
-#: In figures methods of one kind are one line, the better of them: at most seven lines can be told apart.
+#: In figures methods of one kind are one line, the better of them: at most seven lines can be told
+#: apart.
 _MERGED = {
     "DP-SGD": ("Opacus DP-SGD", "jax-privacy DP-SGD", "noisy gradient descent"),
     "AdaSSP": ("AdaSSP", "boosted AdaSSP"),
@@ -38,21 +41,28 @@ _MERGED = {
 #: Style, marker and its face of our methods.
 _OUR_LOOKS = {"dpconvex": ("-", "o", OURS), "dpconvex, splines": ((0, (5, 1)), "s", "white")}
 _FIGURES = (
-    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD in two packages and with "
-    "full batches, and of AdaSSP with and without boosting, the best one is drawn. A panel shows the best four fifths "
-    "of all means that are better than the best constant, so that a method that fails does not flatten the others, "
-    "and all of our default."
+    "One panel for each data set, with the fit without privacy as a dotted level. Of DP-SGD in "
+    "two packages and with full batches, and of AdaSSP with and without boosting, the best one "
+    "is drawn. A panel shows the best four fifths of all means that are better than the best "
+    "constant, so that a method that fails does not flatten the others, and all of our default."
 )
 _DRAWN = "Bars: two standard errors over seeds. Arrows: the line ends above or below the panel."
-_NAMES = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²", "pinball": "pinball loss"}
+_NAMES = {
+    "log_loss": "log loss",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "r2": "R²",
+    "pinball": "pinball loss",
+}
 
 
 _HOW = (
-    "A loss or a win is a difference of means beyond Student's 97.5 % limit for its standard error over seeds "
-    "(Welch); closer is a tie, and of two equal methods one in forty would be called a loss by chance. Seeds move "
-    "noise and batches alone: the split is one. Peers with several settings are shown in the best one, chosen on the "
-    "test rows with hindsight and not charged; ours have one setting. All methods of a comparison hold the same "
-    "neighbours: ours are run under the relation that the peer states."
+    "A loss or a win is a difference of means beyond Student's 97.5 % limit for its standard "
+    "error over seeds (Welch); closer is a tie, and of two equal methods one in forty would be "
+    "called a loss by chance. Seeds move noise and batches alone: the split is one. Peers with "
+    "several settings are shown in the best one, chosen on the test rows with hindsight and not "
+    "charged; ours have one setting. All methods of a comparison hold the same neighbours: ours "
+    "are run under the relation that the peer states."
 )
 
 
@@ -73,7 +83,8 @@ class Contest:
     ahead, error : float
         By how much ours is better, and the standard error of that difference over seeds.
     limit : float
-        Standard errors beyond which a difference counts: Student's 97.5 % point with Welch's degrees of freedom.
+        Standard errors beyond which a difference counts: Student's 97.5 % point with Welch's
+        degrees of freedom.
     """
 
     setting: tuple[Any, ...]
@@ -88,7 +99,9 @@ class Contest:
 
     @property
     def verdict(self) -> str:
-        """``"loss"``, ``"tie"`` or ``"win"``: beyond the limit or not; ``"one seed"`` without a standard error."""
+        """``"loss"``, ``"tie"`` or ``"win"``: beyond the limit or not; ``"one seed"`` without a
+        standard error.
+        """
         if not math.isfinite(self.error):
             return "one seed"
         if abs(self.ahead) <= self.limit * self.error:
@@ -115,7 +128,9 @@ class Contest:
 
 def spoken(relation: str) -> str:
     """Return neighbours as words."""
-    return {"add_or_remove_one": "one row more or less", "replace_one": "one row replaced"}.get(relation, relation)
+    return {"add_or_remove_one": "one row more or less", "replace_one": "one row replaced"}.get(
+        relation, relation
+    )
 
 
 def _kind(task: str) -> str:
@@ -123,12 +138,16 @@ def _kind(task: str) -> str:
 
 
 def best_settings(rows: Sequence[Row], metric: str, larger: bool) -> list[Row]:
-    """Return mean and standard error of every method in its best setting, chosen with hindsight, by problem and budget.
+    """Return mean and standard error of every method in its best setting, chosen with hindsight, by
+    problem and budget.
 
     Examples
     --------
     >>> fit = {"data": "a", "task": "linear", "relation": "r", "epsilon": 1.0, "method": "m"}
-    >>> rows = [{**fit, "setting": s, "r2": value} for s, value in (("x", 0.1), ("x", 0.3), ("y", 0.5), ("y", 0.7))]
+    >>> rows = [
+    ...     {**fit, "setting": s, "r2": value}
+    ...     for s, value in (("x", 0.1), ("x", 0.3), ("y", 0.5), ("y", 0.7))
+    ... ]
     >>> [(line["setting"], round(line["r2"], 3)) for line in best_settings(rows, "r2", True)]
     [('y', 0.6)]
     """
@@ -145,17 +164,24 @@ def best_settings(rows: Sequence[Row], metric: str, larger: bool) -> list[Row]:
 
 
 def contests(rows: Sequence[Row]) -> list[Contest]:
-    """Return every contest of one of our models and a peer with the same rows, budget and neighbours."""
+    """Return every contest of one of our models and a peer with the same rows, budget and
+    neighbours.
+    """
     ours = {row["method"] for row in rows if row["ours"]}
     found = []
     for task in dict.fromkeys(row["task"] for row in rows):
         for metric, larger in TASKS[_kind(task)].items():
-            lines = best_settings(select([row for row in rows if row["relation"]], task=task), metric, larger)
+            lines = best_settings(
+                select([row for row in rows if row["relation"]], task=task), metric, larger
+            )
             sign = 1.0 if larger else -1.0
             for mine in [line for line in lines if line["method"] in ours]:
                 setting = tuple(mine[name] for name in _SETTING)
                 for theirs in lines:
-                    if theirs["method"] in ours or tuple(theirs[name] for name in _SETTING) != setting:
+                    if (
+                        theirs["method"] in ours
+                        or tuple(theirs[name] for name in _SETTING) != setting
+                    ):
                         continue
                     ahead = sign * (mine[metric] - theirs[metric])
                     error, limit = _welch(mine, theirs)
@@ -165,7 +191,9 @@ def contests(rows: Sequence[Row]) -> list[Contest]:
 
 
 def _welch(mine: Row, theirs: Row) -> tuple[float, float]:
-    """Return the standard error of a difference of means, and how many of them count as a difference."""
+    """Return the standard error of a difference of means, and how many of them count as a
+    difference.
+    """
     parts = [(line["error"] ** 2, line["repeats"] - 1) for line in (mine, theirs)]
     total = sum(square for square, _ in parts)
     if not (math.isfinite(total) and total > 0):
@@ -178,7 +206,9 @@ def _counts(held: Sequence[Contest]) -> list[Row]:
     """Return losses, ties and wins of each pair."""
     table = []
     for ours, peer in dict.fromkeys((contest.ours, contest.peer) for contest in held):
-        verdicts = [contest.verdict for contest in held if (contest.ours, contest.peer) == (ours, peer)]
+        verdicts = [
+            contest.verdict for contest in held if (contest.ours, contest.peer) == (ours, peer)
+        ]
         counted = {f"{name}": verdicts.count(word) for name, word in _WORDS.items()}
         table.append({"ours": ours, "peer": peer, **counted})
     return table
@@ -191,7 +221,9 @@ def _order(contest: Contest) -> float:
     return contest.ahead / contest.error if contest.error else contest.ahead
 
 
-def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), left_out: Sequence[str] = ()) -> Path:
+def write_page(
+    rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), left_out: Sequence[str] = ()
+) -> Path:
     """Write ``index.md`` and its figures.
 
     Parameters
@@ -211,7 +243,8 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
     for row in rows:
         if row["relation"]:
             repeats[row["method"]] = max(repeats.get(row["method"], 0), row["seed"] + 1)
-    fewest, most_seeds = min(repeats.values(), default=1), max(repeats.values(), default=1)
+    fewest = min(repeats.values(), default=1)
+    most_seeds = max(repeats.values(), default=1)
     seeds = f"{fewest}" if fewest == most_seeds else f"{fewest} to {most_seeds}"
     limits = [row["most_rows"] for row in rows if row.get("most_rows") is not None]
     some = f" A try: at most {max(limits):,} training rows." if limits else ""
@@ -237,10 +270,27 @@ def write_page(rows: Sequence[Row], folder: Path, failures: Sequence[str] = (), 
         "",
     ]
     for number, (name, words) in enumerate(_figures(rows, folder)):
-        lines += (["## Figures", "", _FIGURES, ""] if number == 0 else []) + [f"![{words}]({name})", ""]
-    lines += ["## All means", "", *_means(rows), "", "## What each promises", "", *_promises(rows), ""]
+        lines += (["## Figures", "", _FIGURES, ""] if number == 0 else []) + [
+            f"![{words}]({name})",
+            "",
+        ]
+    lines += [
+        "## All means",
+        "",
+        *_means(rows),
+        "",
+        "## What each promises",
+        "",
+        *_promises(rows),
+        "",
+    ]
     if left_out or failures:
-        lines += ["## Not here", "", *[f"- {words}" for words in (*left_out, *dict.fromkeys(failures))], ""]
+        lines += [
+            "## Not here",
+            "",
+            *[f"- {words}" for words in (*left_out, *dict.fromkeys(failures))],
+            "",
+        ]
     page = folder / "index.md"
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return page
@@ -254,8 +304,12 @@ def _means(rows: Sequence[Row]) -> list[str]:
         for metric, larger in TASKS[_kind(task)].items():
             for line in best_settings(here, metric, larger):
                 key = tuple(line[name] for name in (*_SETTING, "method"))
-                words = f"{line[metric]:.4f}" + (f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else "")
-                merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[_NAMES[metric]] = words
+                words = f"{line[metric]:.4f}" + (
+                    f" ± {line['error']:.4f}" if math.isfinite(line["error"]) else ""
+                )
+                merged.setdefault(key, {"data": key[0], "epsilon": key[3], "method": key[4]})[
+                    _NAMES[metric]
+                ] = words
                 merged[key]["seeds"] = line["repeats"]
                 merged[key]["neighbours"] = spoken(key[2]) or "not private"
                 merged[key].setdefault("best setting", line["setting"])
@@ -266,9 +320,15 @@ def _means(rows: Sequence[Row]) -> list[str]:
 def _promises(rows: Sequence[Row]) -> list[str]:
     found: dict[str, Row] = {}
     for row in rows:
-        words = row["guarantee"].replace(row["relation"], spoken(row["relation"])) if row["relation"] else "none"
+        words = (
+            row["guarantee"].replace(row["relation"], spoken(row["relation"]))
+            if row["relation"]
+            else "none"
+        )
         found.setdefault(row["method"], {"method": row["method"], "for example": words})
-        found[row["method"]]["settings, chosen with hindsight"] = row["settings"] if row["settings"] > 1 else ""
+        found[row["method"]]["settings, chosen with hindsight"] = (
+            row["settings"] if row["settings"] > 1 else ""
+        )
     return markdown_table(list(found.values()))
 
 
@@ -281,7 +341,9 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
         for metric, larger in TASKS[_kind(task)].items():
             here = select(private, task=task, relation=relation)
             lines = best_settings(here, metric, larger)
-            level: dict[str, tuple[float, float]] = {}  # of methods without privacy: the best, and the constant
+            level: dict[
+                str, tuple[float, float]
+            ] = {}  # of methods without privacy: the best, and the constant
             for line in best_settings(select(rows, task=task, relation=""), metric, larger):
                 best, worst = level.get(line["data"], (line[metric], line[metric]))
                 ordered = sorted((line[metric], best, worst), reverse=larger)
@@ -289,7 +351,9 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
             if len({line["epsilon"] for line in lines}) < 2 or all(row["ours"] for row in here):
                 continue
             name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
-            save_figure(folder / name, _draw, _merged(lines, metric, larger), level, metric, larger, colors)
+            save_figure(
+                folder / name, _draw, _merged(lines, metric, larger), level, metric, larger, colors
+            )
             made.append((name, f"{_NAMES[metric]} against epsilon, {task}, {spoken(relation)}"))
     return made
 
@@ -300,7 +364,9 @@ def _merged(lines: Sequence[Row], metric: str, larger: bool) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for line in lines:
         if line["method"] in _KINDS:
-            groups.setdefault((_KINDS[line["method"]], *(line[name] for name in _SETTING)), []).append(line)
+            groups.setdefault(
+                (_KINDS[line["method"]], *(line[name] for name in _SETTING)), []
+            ).append(line)
     for (kind, *_), pair in groups.items():
         best = max(pair, key=lambda line: line[metric] if larger else -line[metric])
         kept.append(best if len(pair) == 1 else {**best, "method": f"{kind}, best of {len(pair)}"})
@@ -311,10 +377,14 @@ _KINDS = {name: kind for kind, names in _MERGED.items() for name in names}
 
 
 def _colors(rows: Sequence[Row]) -> dict[str, int]:
-    """Return the number of each peer's colour and marker: the same in all figures, and no two alike in one of them."""
+    """Return the number of each peer's colour and marker: the same in all figures, and no two
+    alike in one of them.
+    """
     found: dict[str, int] = {}
     for task in dict.fromkeys(row["task"] for row in rows):
-        names = dict.fromkeys(str(row["method"]) for row in rows if row["task"] == task and not row["ours"])
+        names = dict.fromkeys(
+            str(row["method"]) for row in rows if row["task"] == task and not row["ours"]
+        )
         peers = list(dict.fromkeys(_KINDS.get(name, name) for name in names))
         for name in peers:
             taken = {found[other] for other in peers if other in found}
@@ -359,7 +429,8 @@ def _draw(
     width, height = figure.get_size_inches()
     figure.tight_layout(rect=(0, 0.2 / height, (width - room) / width, 1))
     # Every panel has its own names, and room for them.
-    left, between = axes[0, 0].get_position().x0 * width, room + 0.7
+    left = axes[0, 0].get_position().x0 * width
+    between = room + 0.7
     panel = (width - left - room - (columns - 1) * between) / columns
     figure.subplots_adjust(right=1 - room / width, wspace=between / panel)
     figure.text(0.008, 0.04 / height, _DRAWN, fontsize=8, color="0.3", va="bottom")
@@ -368,14 +439,18 @@ def _draw(
 
 
 def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shift: float) -> Any:
-    """Draw one method with bars of two standard errors where its mean is in the panel; return the line."""
+    """Draw one method with bars of two standard errors where its mean is in the panel; return
+    the line.
+    """
     name = line[0]["method"]
     ours = name.startswith("dpconvex")
     number = colors.get(_KINDS.get(name, name.partition(", best of")[0]), 0)
     color = OURS if ours else OTHERS[number % len(OTHERS)]
     style, marker, face = _OUR_LOOKS.get(name, (":", "D", "white"))
     if not ours:
-        style, marker, face = "-", MARKERS[number % len(MARKERS)], color
+        style = "-"
+        marker = MARKERS[number % len(MARKERS)]
+        face = color
     low, high = ax.get_ylim()
     x = [row["epsilon"] * shift for row in line]
     # A line to a point far away would cross the panel upright.
@@ -383,8 +458,9 @@ def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shi
     y = [row[metric] if low - far <= row[metric] <= high + far else math.nan for row in line]
     # A bar of a mean that is out of sight would cross the panel and belong to nothing.
     errors = [
-        2 * row["error"] if math.isfinite(row["error"]) and low <= row[metric] <= high else 0.0 for row in line
-    ]  # fmt: skip
+        2 * row["error"] if math.isfinite(row["error"]) and low <= row[metric] <= high else 0.0
+        for row in line
+    ]
     return ax.errorbar(
         x,
         y,
@@ -399,8 +475,12 @@ def _line(ax: Any, line: Sequence[Row], metric: str, colors: dict[str, int], shi
     )[0]
 
 
-def _limits(ax: Any, lines: Sequence[Row], level: tuple[float, float] | None, metric: str, larger: bool) -> None:
-    """Show means that are better than the constant, of those the best four fifths, and all means of our default."""
+def _limits(
+    ax: Any, lines: Sequence[Row], level: tuple[float, float] | None, metric: str, larger: bool
+) -> None:
+    """Show means that are better than the constant, of those the best four fifths, and all means
+    of our default.
+    """
     sign = 1.0 if larger else -1.0
     values = sorted((row[metric] for row in lines), key=lambda value: -sign * value)
     if level is not None and level[0] != level[1]:
@@ -408,6 +488,7 @@ def _limits(ax: Any, lines: Sequence[Row], level: tuple[float, float] | None, me
         values = useful or values
     kept = values[: len(values) - len(values) // 5] + ([level[0]] if level is not None else [])
     kept += [row[metric] for row in lines if row["method"] == "dpconvex"]
-    low, high = min(kept), max(kept)
+    low = min(kept)
+    high = max(kept)
     margin = 0.05 * (high - low) or 0.01
     ax.set_ylim(low - margin, high + margin)

@@ -1,4 +1,6 @@
-"""Problems of the benchmark: a data set, a task, one public split, and the facts that every method is told."""
+"""Problems of the benchmark: a data set, a task, one public split, and the facts that every
+method is told.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,16 @@ from dpconvex_reproduction.datasets import (
 from dpconvex_reproduction.peers.problems import Problem, split
 
 __all__ = [
-    "DATA", "LOOKED_AT", "TASKS", "Attribute", "BenchProblem", "files", "load_problem", "problem_names", "toy_problem",
-]  # fmt: skip
+    "DATA",
+    "LOOKED_AT",
+    "TASKS",
+    "Attribute",
+    "BenchProblem",
+    "files",
+    "load_problem",
+    "problem_names",
+    "toy_problem",
+]
 
 #: Metrics of a task, the first one being what figures show; whether larger is better.
 TASKS: dict[str, dict[str, bool]] = {
@@ -34,7 +44,9 @@ TASKS: dict[str, dict[str, bool]] = {
 LEVELS = (0.5, 0.9)
 #: Tables that were looked at while constants of the default were chosen; pages mark them.
 LOOKED_AT = ("adult", "bank", "bike", "bike by temperature")
-_INTERVALS = 8  # of a number's public range in the spline models, unless a table below says otherwise
+_INTERVALS = (
+    8  # of a number's public range in the spline models, unless a table below says otherwise
+)
 
 
 @dataclass(frozen=True)
@@ -82,10 +94,16 @@ class BenchProblem(Problem):
     @property
     def label(self) -> str:
         """Name with the task."""
-        return f"{self.name}, quantile {self.quantile:g}" if self.task == "quantile" else f"{self.name}, {self.task}"
+        return (
+            f"{self.name}, quantile {self.quantile:g}"
+            if self.task == "quantile"
+            else f"{self.name}, {self.task}"
+        )
 
     def unit_rows(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return rows ``(1, x)`` in mapped units, divided by their public length: no row is longer than 1."""
+        """Return rows ``(1, x)`` in mapped units, divided by their public length: no row is
+        longer than 1.
+        """
         return np.asarray(self.with_constant(X) / np.hypot(1.0, self.row_norm), dtype=float)
 
     def unit_targets(self) -> NDArray[np.float64]:
@@ -99,7 +117,9 @@ class BenchProblem(Problem):
         return np.asarray(scores / scale + shift, dtype=float)
 
     def raw_columns(self, X: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return one column per attribute: numbers as they are, choices as ``"c0"``, ``"c1"``, ... or ``""``."""
+        """Return one column per attribute: numbers as they are, choices as ``"c0"``, ``"c1"``,
+        ... or ``""``.
+        """
         found: dict[str, NDArray[Any]] = {}
         for attribute in self.attributes:
             block = X[:, list(attribute.columns)]
@@ -119,12 +139,25 @@ _KNOTS: dict[str, tuple[float, ...]] = {
     "hours_per_week": (20, 30, 35, 40, 45, 50, 60),
     "hr": (2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 17, 18, 19, 20, 22),
 }
-# The order of the published table: numbers 0, 50-53, 57-61, and what was asked with a list of answers.
-_BANK_BLOCKS = ((1, 13), (13, 17), (17, 25), (25, 28), (28, 31), (31, 34), (35, 45), (45, 50), (54, 57))
+# The order of the published table: numbers 0, 50-53, 57-61, and what was asked with a list of
+# answers.
+_BANK_BLOCKS = (
+    (1, 13),
+    (13, 17),
+    (17, 25),
+    (25, 28),
+    (28, 31),
+    (31, 34),
+    (35, 45),
+    (45, 50),
+    (54, 57),
+)
 
 
 def _blocks(data: Dataset, listed: Sequence[tuple[int, int]] = ()) -> tuple[Attribute, ...]:
-    """Return the attributes: blocks by position, by names ``attribute=value``, and single columns."""
+    """Return the attributes: blocks by position, by names ``attribute=value``, and single
+    columns.
+    """
     begins = {start: end for start, end in listed}
     low, high = data.feature_bounds
     found: list[Attribute] = []
@@ -132,10 +165,16 @@ def _blocks(data: Dataset, listed: Sequence[tuple[int, int]] = ()) -> tuple[Attr
     while column < len(data.feature_names):
         name = data.feature_names[column].partition("=")[0]
         end = begins.get(column, column + 1)
-        while column not in begins and end < len(data.feature_names) and data.feature_names[end].startswith(f"{name}="):
+        while (
+            column not in begins
+            and end < len(data.feature_names)
+            and data.feature_names[end].startswith(f"{name}=")
+        ):
             end += 1
         knots: tuple[float, ...] = ()
-        if end == column + 1 and not (low[column] == 0 and high[column] == 1 and _is_flag(data, column)):
+        if end == column + 1 and not (
+            low[column] == 0 and high[column] == 1 and _is_flag(data, column)
+        ):
             even = np.linspace(low[column], high[column], _INTERVALS + 1)[1:-1]
             knots = _KNOTS.get(name, tuple(float(f"{knot:.4g}") for knot in even))
         found.append(Attribute(name, tuple(range(column, end)), knots))
@@ -154,10 +193,13 @@ def _one_column(loader: Callable[..., Dataset], name: str) -> Dataset:
     data = loader()
     kept = data.feature_names.index(name)
     low, high = data.feature_bounds
-    return replace(data, X=data.X[:, [kept]], feature_names=(name,), feature_bounds=(low[[kept]], high[[kept]]))
+    return replace(
+        data, X=data.X[:, [kept]], feature_names=(name,), feature_bounds=(low[[kept]], high[[kept]])
+    )
 
 
-#: Name -> (loader, blocks by position, file, tasks). One column alone is there for methods that take no more.
+#: Name -> (loader, blocks by position, file, tasks). One column alone is there for methods that
+#: take no more.
 DATA: dict[str, tuple[Callable[..., Dataset], Sequence[tuple[int, int]], str, tuple[str, ...]]] = {
     "adult": (load_adult, (), "adult.csv.gz", ("logistic",)),
     "bank": (load_bank_campaign, _BANK_BLOCKS, "bank_campaign.npz", ("logistic",)),
@@ -165,8 +207,18 @@ DATA: dict[str, tuple[Callable[..., Dataset], Sequence[tuple[int, int]], str, tu
     "ijcnn1": (load_ijcnn1, ((0, 10),), "ijcnn1.npz", ("logistic",)),
     "wages": (load_census_wages, (), "census2000_wages.csv.gz", ("linear", "quantile")),
     "bike": (partial(load_bike, one_hot=True), (), "bike_hour.csv.gz", ("linear", "quantile")),
-    "wages by education": (partial(_one_column, load_census_wages, "educ"), (), "census2000_wages.csv.gz", ("linear",)),
-    "bike by temperature": (partial(_one_column, load_bike, "temp"), (), "bike_hour.csv.gz", ("linear",)),
+    "wages by education": (
+        partial(_one_column, load_census_wages, "educ"),
+        (),
+        "census2000_wages.csv.gz",
+        ("linear",),
+    ),
+    "bike by temperature": (
+        partial(_one_column, load_bike, "temp"),
+        (),
+        "bike_hour.csv.gz",
+        ("linear",),
+    ),
     "toy": (load_adult, (), "", ("logistic", "linear", "quantile")),
 }
 
@@ -223,11 +275,15 @@ def load_problem(data: str, task: str, rows: int | None = None) -> BenchProblem:
         kept = np.random.default_rng(0).permutation(len(problem.y))[:rows]
         problem = replace(problem, X=problem.X[kept], y=problem.y[kept])
     for values in (problem.X, problem.y, problem.X_test, problem.y_test, *problem.feature_bounds):
-        values.setflags(write=False)  # a method that writes to its rows would change those of the next one
+        values.setflags(
+            write=False
+        )  # a method that writes to its rows would change those of the next one
     return problem
 
 
-def toy_problem(task: str = "logistic", quantile: float | None = None, rows: int = 3000) -> BenchProblem:
+def toy_problem(
+    task: str = "logistic", quantile: float | None = None, rows: int = 3000
+) -> BenchProblem:
     """Return made-up rows: two numbers, a choice of three, and a target of both."""
     rng = np.random.default_rng(5)
     numbers = rng.uniform(0, 10, (rows + 1000, 2))

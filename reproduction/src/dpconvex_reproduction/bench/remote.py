@@ -1,4 +1,6 @@
-"""Methods of packages that live in an environment of their own: their fits run in a worker script there."""
+"""Methods of packages that live in an environment of their own: their fits run in a worker
+script there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ __all__ = ["SGD_SETTINGS", "RemoteMethod", "RemoteSGD"]
 
 
 class RemoteMethod(Method):
-    """A method with an environment and a worker script; all requests of a problem are answered by one process.
+    """A method with an environment and a worker script; all requests of a problem are answered by
+    one process.
 
     Attributes
     ----------
@@ -39,9 +42,15 @@ class RemoteMethod(Method):
 
     def arrays(self, problem: BenchProblem) -> dict[str, NDArray[Any]]:
         """Return what the worker reads: ``X``, ``y`` and ``X_test`` in the package's own units."""
-        return {"X": problem.with_constant(problem.X), "y": problem.y, "X_test": problem.with_constant(problem.X_test)}
+        return {
+            "X": problem.with_constant(problem.X),
+            "y": problem.y,
+            "X_test": problem.with_constant(problem.X_test),
+        }
 
-    def request(self, problem: BenchProblem, budget: Budget, seed: int, setting: dict[str, Any]) -> dict[str, Any]:
+    def request(
+        self, problem: BenchProblem, budget: Budget, seed: int, setting: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return one request."""
         return {
             "task": problem.task,
@@ -56,17 +65,25 @@ class RemoteMethod(Method):
         """Return log-odds, or predictions in the target's units."""
         return np.asarray(answered, dtype=float)
 
-    def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[NDArray[np.float64], float]]:
+    def run(
+        self, problem: BenchProblem, requests: Sequence[Request]
+    ) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield test scores and seconds of each request."""
-        problem = replace(problem, y_test=np.empty(0))  # rows to predict, and nobody is told their targets
-        asked = [self.request(problem, budget, seed, dict(self.settings[name])) for name, budget, seed in requests]
+        problem = replace(
+            problem, y_test=np.empty(0)
+        )  # rows to predict, and nobody is told their targets
+        asked = [
+            self.request(problem, budget, seed, dict(self.settings[name]))
+            for name, budget, seed in requests
+        ]
         answers = self.environment.ask(self.script(), self.arrays(problem), asked)
         for line, seconds in zip(answers["scores"], answers["seconds"], strict=True):
             yield self.scores(problem, line), float(seconds)
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Keep what is asked for; the worker fits when it knows the rows to predict."""
-        self.problem, self.asked = problem, (budget, seed)
+        self.problem = problem
+        self.asked = (budget, seed)
         self.setting = next(name for name, kept in self.settings.items() if dict(kept) == setting)
         return self
 
@@ -77,8 +94,8 @@ class RemoteMethod(Method):
         return found
 
 
-#: What the two packages of DP-SGD are run with: the best of these, chosen with hindsight. Fewer epochs were rarely the
-#: best when they were tried, and larger batches never.
+#: What the two packages of DP-SGD are run with: the best of these, chosen with hindsight. Fewer
+#: epochs were rarely the best when they were tried, and larger batches never.
 SGD_SETTINGS = {
     f"rate {rate:g}, clip {clip:g}": {"rate": rate, "epochs": 20, "batch": 1024, "clip": clip}
     for rate, clip in ((0.5, 0.3), (0.1, 1.0), (0.5, 1.0), (2.0, 1.0), (8.0, 1.0), (8.0, 3.0))
@@ -86,7 +103,9 @@ SGD_SETTINGS = {
 
 
 class RemoteSGD(RemoteMethod):
-    """DP-SGD on rows ``(1, x)``: 20 epochs of Poisson batches of 1024 rows, clipped gradients, the last iterate."""
+    """DP-SGD on rows ``(1, x)``: 20 epochs of Poisson batches of 1024 rows, clipped gradients,
+    the last iterate.
+    """
 
     tasks = ("logistic", "linear", "quantile")
     relations = (ADD_OR_REMOVE,)
@@ -103,7 +122,8 @@ class RemoteSGD(RemoteMethod):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the package's own accounting."""
         return (
-            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, by {self.environment.pins[0]}'s own "
-            f"accounting of Poisson batches, to its tolerance; the choice among {len(self.settings)} settings is not "
-            "charged, and single-precision sums and noise are not covered"
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, by "
+            f"{self.environment.pins[0]}'s own accounting of Poisson batches, to its tolerance; "
+            f"the choice among {len(self.settings)} settings is not charged, and single-precision "
+            "sums and noise are not covered"
         )

@@ -31,7 +31,17 @@ from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import fingerprint, now
 from dpconvex_reproduction.peers import problems as splits
 
-__all__ = ["DELTA", "EPSILONS", "Plan", "code_of", "measure", "merged", "metrics", "study", "write_parquet"]
+__all__ = [
+    "DELTA",
+    "EPSILONS",
+    "Plan",
+    "code_of",
+    "measure",
+    "merged",
+    "metrics",
+    "study",
+    "write_parquet",
+]
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
 DELTA = 1e-6
@@ -72,8 +82,9 @@ class Plan:
     def cells(self) -> list[Cell]:
         """Return one cell for every problem, method, relation, budget and block of five seeds.
 
-        Our models are run under their default, one row replaced, and under each relation that a chosen peer has; a
-        peer under the first that it states and under those that are the only ones of another.
+        Our models are run under their default, one row replaced, and under each relation that a
+        chosen peer has; a peer under the first that it states and under those that are the only
+        ones of another.
         """
         known = find_methods(self.files)
         unknown = sorted({*self.methods} - {*known})
@@ -89,7 +100,9 @@ class Plan:
                 asked = self._relations([method for method, _ in able.values()])
                 for name, (method, place) in able.items():
                     more = {REPLACE} if method.ours else set()
-                    for relation in [r for r in method.relations if r in asked | more] or [""] * (not method.relations):
+                    for relation in [r for r in method.relations if r in asked | more] or [""] * (
+                        not method.relations
+                    ):
                         found += [
                             {
                                 "data": data,
@@ -109,14 +122,18 @@ class Plan:
 
     @staticmethod
     def _relations(methods: Sequence[Method]) -> set[str]:
-        """Return the relations that are run: each peer's own, and the first one of ours where there is no peer."""
+        """Return the relations that are run: each peer's own, and the first one of ours where
+        there is no peer.
+        """
         single = [method.relations[0] for method in methods if method.relations and not method.ours]
         return set(single) or {ADD_OR_REMOVE}
 
 
 @functools.cache
 def _common_code() -> str:
-    """Return a digest of what every fit depends on: the problems, their splits and how scores are measured."""
+    """Return a digest of what every fit depends on: the problems, their splits and how scores
+    are measured.
+    """
     parts = [inspect.getsource(part) for part in (problems, splits, metrics)]
     return hashlib.sha256("".join([*parts, f"{_MOST_CERTAIN}"]).encode()).hexdigest()[:6]
 
@@ -136,17 +153,23 @@ def code_of(method: Method, place: str) -> str:
 
 @functools.cache
 def _made() -> str:
-    """Return the commit and the day of this process, which has loaded the code as it was when it began."""
+    """Return the commit and the day of this process, which has loaded the code as it was when it
+    began.
+    """
     return now()
 
 
-def metrics(problem: BenchProblem, scores: NDArray[np.float64], probabilities: bool) -> dict[str, float]:
+def metrics(
+    problem: BenchProblem, scores: NDArray[np.float64], probabilities: bool
+) -> dict[str, float]:
     """Return what test scores are worth."""
     y = problem.y_test
     if problem.task == "linear":
         return {"r2": float(r2_score(y, scores))}
     if problem.task == "quantile":
-        return {"pinball": float(mean_pinball_loss(y, scores, alpha=float(problem.quantile or 0.5)))}
+        return {
+            "pinball": float(mean_pinball_loss(y, scores, alpha=float(problem.quantile or 0.5)))
+        }
     found = {"auc": float(roc_auc_score(y, scores))}
     if probabilities:
         odds = expit(np.clip(scores, -_MOST_CERTAIN, _MOST_CERTAIN))
@@ -159,17 +182,23 @@ def metrics(problem: BenchProblem, scores: NDArray[np.float64], probabilities: b
 
 def measure(cell: Cell) -> list[Row]:
     """Fit every setting and seed of a cell and score them on the test rows."""
-    known = find_methods(() if "/" not in cell["place"] and not cell["place"].endswith(".py") else (cell["place"],))
+    known = find_methods(
+        () if "/" not in cell["place"] and not cell["place"].endswith(".py") else (cell["place"],)
+    )
     method, _ = known[cell["method"]]
     problem = load_problem(cell["data"], cell["task"], cell["rows"])
     private = cell["epsilon"] is not None
     budget = Budget(cell["epsilon"] if private else 1.0, DELTA, cell["relation"] or ADD_OR_REMOVE)
     requests = [
-        (setting, budget, seed) for setting in method.settings for seed in range(*cell["seeds"] if private else (1,))
+        (setting, budget, seed)
+        for setting in method.settings
+        for seed in range(*cell["seeds"] if private else (1,))
     ]
     stated = checked_guarantee(method, method.guarantee(without_test_rows(problem), budget))
     rows: list[Row] = []
-    for (setting, _, seed), (scores, seconds) in zip(requests, method.run(problem, requests), strict=True):
+    for (setting, _, seed), (scores, seconds) in zip(
+        requests, method.run(problem, requests), strict=True
+    ):
         scores = checked_scores(method, problem, scores, f"setting '{setting}', seed {seed}")
         rows.append(
             {
@@ -210,9 +239,11 @@ _FIT = ("data", "task", "method", "setting", "relation", "epsilon", "seed")
 
 
 def merged(rows: Sequence[Row], path: Path, plan: Plan) -> tuple[list[Row], list[str]]:
-    """Return these fits with those of earlier runs that stand in a file, and which methods' fits are left out.
+    """Return these fits with those of earlier runs that stand in a file, and which methods' fits
+    are left out.
 
-    What is kept are fits of as many training rows by the code as it is now, that were not run again.
+    What is kept are fits of as many training rows by the code as it is now, that were not run
+    again.
 
     Parameters
     ----------
@@ -236,17 +267,22 @@ def merged(rows: Sequence[Row], path: Path, plan: Plan) -> tuple[list[Row], list
         return list(rows), []
     known = find_methods(plan.files)
     again = {tuple(row[key] for key in _FIT) for row in rows}
-    kept, left_out = [], {}
+    kept = []
+    left_out = {}
     codes: dict[str, str] = {}
     for row in pl.read_parquet(path).to_dicts():
         if tuple(row[key] for key in _FIT) in again:
             continue
         name = row["method"]
         if name not in known:
-            left_out[name] = f"{name}: not among the methods of this run; fits of an earlier run are left out"
+            left_out[name] = (
+                f"{name}: not among the methods of this run; fits of an earlier run are left out"
+            )
             continue
         if row["data"] not in DATA:
-            left_out[name] = f"{name}: there is no data set '{row['data']}' now; its earlier fits are left out"
+            left_out[name] = (
+                f"{name}: there is no data set '{row['data']}' now; its earlier fits are left out"
+            )
             continue
         if name not in codes:
             codes[name] = code_of(*known[name])
@@ -257,7 +293,9 @@ def merged(rows: Sequence[Row], path: Path, plan: Plan) -> tuple[list[Row], list
         kept.append({key: value for key, value in row.items() if value is not None or key in _KEPT})
     order = {name: number for number, name in enumerate(known)}
     places = {data: number for number, data in enumerate(DATA)}
-    every = sorted([*rows, *kept], key=lambda row: (places[row["data"]], row["task"], order[row["method"]]))
+    every = sorted(
+        [*rows, *kept], key=lambda row: (places[row["data"]], row["task"], order[row["method"]])
+    )
     return every, list(left_out.values())
 
 
@@ -269,7 +307,9 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """Write the results, a row for every fit, one column per metric."""
     import polars as pl
 
-    columns: dict[str, list[Any]] = {name: [] for name in dict.fromkeys(key for row in rows for key in row)}
+    columns: dict[str, list[Any]] = {
+        name: [] for name in dict.fromkeys(key for row in rows for key in row)
+    }
     for row in rows:
         for name, values in columns.items():
             values.append(row.get(name))

@@ -1,18 +1,20 @@
-r"""Convolution, then objective perturbation (C-OP, Algorithm 1): as printed, and soundly calibrated.
+r"""Convolution, then objective perturbation (C-OP, Algorithm 1): as printed, and soundly
+calibrated.
 
 As printed, for m residuals of records with ``||A|| <= U`` and a loss without a link:
 
-    C = sqrt(m) U s,    std^2 = C^2 (8 log(1/delta) + 8 epsilon) / epsilon^2           (Theorem 3.2, Appendix B.4)
-    lambda = sqrt(4 C^2 / n + d std^2 / n^2) / R                                       (Lemma 3.3)
-    bandwidth = U L (m + 1) / (n epsilon lambda)                                       (step 1, Table 1, Appendix B.3)
+    C = sqrt(m) U s, std^2 = C^2 (8 log(1/delta) + 8 epsilon) / epsilon^2 (Theorem 3.2, Appendix
+    B.4) lambda = sqrt(4 C^2 / n + d std^2 / n^2) / R (Lemma 3.3) bandwidth = U L (m + 1) / (n
+    epsilon lambda) (step 1, Table 1, Appendix B.3)
 
-with ``s = 1``, ``L = sqrt(m)`` for the l1 norm and ``s = L = max ||a_p||`` for affine pieces; the penalty is
-``lambda ||theta||^2``, so ``alpha = 2 lambda``. The curvature of a record is taken to be ``U L / bandwidth``, where
-``U^2`` times that of the smoothed loss is right.
+with ``s = 1``, ``L = sqrt(m)`` for the l1 norm and ``s = L = max ||a_p||`` for affine pieces; the
+penalty is ``lambda ||theta||^2``, so ``alpha = 2 lambda``. The curvature of a record is taken to be
+``U L / bandwidth``, where ``U^2`` times that of the smoothed loss is right.
 
-The sound version keeps the algorithm, the penalty of Lemma 3.3 and the ratio of curvature to penalty that step 1 gives
-for ``U = 1``; it takes the curvature of a record with ``U^2``, the true bound on gradients for C, and the noise that
-the certificate of :class:`~dpconvex.mechanisms.ObjectivePerturbation` derives under replace-one.
+The sound version keeps the algorithm, the penalty of Lemma 3.3 and the ratio of curvature to
+penalty that step 1 gives for ``U = 1``; it takes the curvature of a record with ``U^2``, the true
+bound on gradients for C, and the noise that the certificate of
+:class:`~dpconvex.mechanisms.ObjectivePerturbation` derives under replace-one.
 """
 
 from __future__ import annotations
@@ -114,13 +116,24 @@ def printed_constants(
 
 
 def printed_convolution_objective(
-    records: StructuredRecords, loss: Kinked, *, epsilon: float, delta: float, radius: float, rng: np.random.Generator
+    records: StructuredRecords,
+    loss: Kinked,
+    *,
+    epsilon: float,
+    delta: float,
+    radius: float,
+    rng: np.random.Generator,
 ) -> Array:
-    """Return the minimiser of Algorithm 1 with its printed constants; parameters as for :func:`noisy_sgd`."""
-    n, d = records.n_rows, records.dim
+    """Return the minimiser of Algorithm 1 with its printed constants; parameters as for
+    :func:`noisy_sgd`.
+    """
+    n = records.n_rows
+    d = records.dim
     found = printed_constants(loss, n, d, epsilon, delta, radius, records.operator_norm)
     tilt = found.std * rng.standard_normal(d) / n
-    objective = StructuredObjective(records, _smoothed(loss, found.bandwidth), found.alpha, linear=tilt)
+    objective = StructuredObjective(
+        records, _smoothed(loss, found.bandwidth), found.alpha, linear=tilt
+    )
     return _minimise(objective)
 
 
@@ -134,11 +147,16 @@ def _minimise(objective: StructuredObjective) -> Array:
 def sound_certificate(
     loss: Kinked, n: int, d: int, epsilon: float, delta: float, radius: float, norm: float = 1.0
 ) -> Certificate:
-    """Return the certificate of the sound version, under replace-one; parameters as for :func:`printed_constants`."""
+    """Return the certificate of the sound version, under replace-one; parameters as for
+    :func:`printed_constants`.
+    """
     bend = _smoothed(loss, 1.0).smoothness  # inversely proportional to the bandwidth
     ratio = epsilon * bend / (2 * (loss.outputs + 1) * loss.lipschitz)
-    gradient, keep = norm * loss.lipschitz, 1 - RELEASE_SHARE
-    std = objective_perturbation_scale(keep * epsilon, keep * delta, gradient, ratio, rank=min(loss.outputs, d))
+    gradient = norm * loss.lipschitz
+    keep = 1 - RELEASE_SHARE
+    std = objective_perturbation_scale(
+        keep * epsilon, keep * delta, gradient, ratio, rank=min(loss.outputs, d)
+    )
     alpha = _penalty(n, d, gradient, std, radius)
     bandwidth = norm**2 * bend / (ratio * n * alpha)
     bounds = StructuredBounds(n, d, _smoothed(loss, bandwidth), norm, alpha=alpha)
@@ -146,7 +164,13 @@ def sound_certificate(
 
 
 def sound_convolution_objective(
-    records: StructuredRecords, loss: Kinked, *, epsilon: float, delta: float, radius: float, rng: np.random.Generator
+    records: StructuredRecords,
+    loss: Kinked,
+    *,
+    epsilon: float,
+    delta: float,
+    radius: float,
+    rng: np.random.Generator,
 ) -> Array:
     """Return what the sound version releases; parameters as for :func:`noisy_sgd`."""
     shape = (records.n_rows, records.dim)
@@ -157,7 +181,9 @@ def sound_convolution_objective(
 
 
 def not_private(A: Array, Y: Array, loss: Kinked) -> Array:
-    """Return coefficients of nearly least mean loss on the records as they are: tiny bandwidth, penalty, no noise."""
+    """Return coefficients of nearly least mean loss on the records as they are: tiny bandwidth,
+    penalty, no noise.
+    """
     from dpconvex.objectives.structured_objective import structured_spectral_norms
 
     records = StructuredRecords(A, Y, float(structured_spectral_norms(A).max()))

@@ -1,8 +1,9 @@
-r"""Envelopes of Table 2 that the product does not offer: with energies ``|x|^p / p``, and with Hellinger's function.
+r"""Envelopes of Table 2 that the product does not offer: with energies ``|x|^p / p``, and with
+Hellinger's function.
 
-The product has p = 2 (:func:`dpconvex.smoothing.moreau`). Other powers serve comparisons: below 2 the envelope bends
-without bound where its slope is 0, above 2 it bends most where the slope is largest, and the printed smoothness of 1
-holds for p = 2 alone.
+The product has p = 2 (:func:`dpconvex.smoothing.moreau`). Other powers serve comparisons: below 2
+the envelope bends without bound where its slope is 0, above 2 it bends most where the slope is
+largest, and the printed smoothness of 1 holds for p = 2 alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ __all__ = ["HellingerEnvelope", "PowerEnvelope"]
 class PowerEnvelope:
     r"""``e(u) = inf_v c(v) + w |(u - v)/w|^p / p`` for a piecewise-linear c.
 
-    By duality the largest ``y u - c*(y) - w |y|^q / q``, ``1/p + 1/q = 1``; at a knot k with slopes from s to t it is
-    ``c(k) + y d - w |y|^q / q``, ``d = u - k`` and ``y = sign(d) (|d|/w)^{p-1}`` limited to [s, t].
+    By duality the largest ``y u - c*(y) - w |y|^q / q``, ``1/p + 1/q = 1``; at a knot k with slopes
+    from s to t it is ``c(k) + y d - w |y|^q / q``, ``d = u - k`` and ``y = sign(d) (|d|/w)^{p-1}``
+    limited to [s, t].
 
     Parameters
     ----------
@@ -49,16 +51,28 @@ class PowerEnvelope:
 
     def __post_init__(self) -> None:
         if self.loss.piecewise_linear is None:
-            raise ValueError("PowerEnvelope needs a piecewise-linear loss. Use Pinball, Absolute or KinkedLoss.")
-        check_number("power", "PowerEnvelope", self.power, "a finite number above 1", 1, math.inf, low_open=True)
+            raise ValueError(
+                "PowerEnvelope needs a piecewise-linear loss. Use Pinball, Absolute or KinkedLoss."
+            )
+        check_number(
+            "power",
+            "PowerEnvelope",
+            self.power,
+            "a finite number above 1",
+            1,
+            math.inf,
+            low_open=True,
+        )
         check_positive("width", "PowerEnvelope", self.width, "A smaller one is closer to the loss.")
 
     def _pieces(self, u: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return value and slope."""
-        shape, u = self.loss.piecewise_linear, np.asarray(u, dtype=np.float64)
+        shape = self.loss.piecewise_linear
+        u = np.asarray(u, dtype=np.float64)
         assert shape is not None
         q = self.power / (self.power - 1)
-        value, slope = np.full(u.shape, -np.inf), np.full(u.shape, shape.slopes[0])
+        value = np.full(u.shape, -np.inf)
+        slope = np.full(u.shape, shape.slopes[0])
         for i, (knot, height) in enumerate(zip(shape.knots, shape.heights, strict=True)):
             d = u - knot
             raw = np.sign(d) * (np.abs(d) / self.width) ** (self.power - 1)
@@ -77,10 +91,13 @@ class PowerEnvelope:
 
     @property
     def smoothness(self) -> float:
-        """``sup (p - 1) |y|^{(p-2)/(p-1)} / w`` over the slopes y between the first and the last."""
+        """``sup (p - 1) |y|^{(p-2)/(p-1)} / w`` over the slopes y between the first and the
+        last.
+        """
         shape = self.loss.piecewise_linear
         assert shape is not None
-        low, high = shape.slopes[0], shape.slopes[-1]
+        low = shape.slopes[0]
+        high = shape.slopes[-1]
         size = max(abs(low), abs(high))
         if self.power < 2:
             size = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
@@ -99,12 +116,14 @@ class PowerEnvelope:
 
 @dataclass(frozen=True)
 class HellingerEnvelope:
-    r"""``inf_u g(u) + w b sqrt(1 + ||x - u||^2 / w^2)`` of an l1 norm, of pieces or a bowl: from above.
+    r"""``inf_u g(u) + w b sqrt(1 + ||x - u||^2 / w^2)`` of an l1 norm, of pieces or a bowl: from
+    above.
 
     By duality it is the largest ``<y, x> - g*(y) + w sqrt(b^2 - ||y||^2)``. The root is the least
-    ``(b^2 - ||y||^2) / (2 t) + t / 2`` over t, so that the envelope is the least over t of that with the parabola of
-    curvature ``c = t / w``, plus ``w (b^2 / t + t) / 2``. At the best t, ``t^2 + ||y_t||^2 = b^2`` with the slope y_t
-    of the parabola's envelope, which grows with t: found by bisection. ``-w b <= g - e <= 0``, and e is ``b/w``-smooth.
+    ``(b^2 - ||y||^2) / (2 t) + t / 2`` over t, so that the envelope is the least over t of that
+    with the parabola of curvature ``c = t / w``, plus ``w (b^2 / t + t) / 2``. At the best t,
+    ``t^2 + ||y_t||^2 = b^2`` with the slope y_t of the parabola's envelope, which grows with t:
+    found by bisection. ``-w b <= g - e <= 0``, and e is ``b/w``-smooth.
 
     Parameters
     ----------
@@ -125,10 +144,17 @@ class HellingerEnvelope:
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, (L1Norm, PiecewiseLinear, Bowl)):
-            raise TypeError("HellingerEnvelope needs a loss of a residual vector. Use L1Norm, PiecewiseLinear or Bowl.")
+            raise TypeError(
+                "HellingerEnvelope needs a loss of a residual vector. Use L1Norm, "
+                "PiecewiseLinear or Bowl."
+            )
         least = self.loss.lipschitz * (1 - 1e-12)
-        check_number("curvature", "HellingerEnvelope", self.curvature, f"at least {least:g}", least, math.inf)
-        check_positive("width", "HellingerEnvelope", self.width, "A smaller one is closer to the loss.")
+        check_number(
+            "curvature", "HellingerEnvelope", self.curvature, f"at least {least:g}", least, math.inf
+        )
+        check_positive(
+            "width", "HellingerEnvelope", self.width, "A smaller one is closer to the loss."
+        )
 
     @property
     def smoothness(self) -> float:
@@ -140,18 +166,32 @@ class HellingerEnvelope:
         """``w b``, which bounds how far the envelope lies above the loss."""
         return self.width * self.curvature
 
-    def _solved(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> list[tuple[float, float, Any, Any]]:
-        """Return t, the value, the slope and the projection on directions in which it can turn, of every row."""
-        return [self._solved_row(u[i : i + 1], *(each[i : i + 1] for each in level)) for i in range(len(u))]
+    def _solved(
+        self, u: NDArray[np.float64], *level: NDArray[np.float64]
+    ) -> list[tuple[float, float, Any, Any]]:
+        """Return t, the value, the slope and the projection on directions in which it can turn,
+        of every row.
+        """
+        return [
+            self._solved_row(u[i : i + 1], *(each[i : i + 1] for each in level))
+            for i in range(len(u))
+        ]
 
-    def _solved_row(self, u: NDArray[np.float64], *level: NDArray[np.float64]) -> tuple[float, float, Any, Any]:
-        low, high = 0.0, self.curvature
+    def _solved_row(
+        self, u: NDArray[np.float64], *level: NDArray[np.float64]
+    ) -> tuple[float, float, Any, Any]:
+        low = 0.0
+        high = self.curvature
         for _ in range(60):
             t = (low + high) / 2
             slope = moreau_vector(self.loss, "energy", t, self.width).gradient(u, *level)
-            low, high = (t, high) if t**2 + float(np.square(slope).sum()) < self.curvature**2 else (low, t)
-        parabola, c = moreau_vector(self.loss, "energy", high, self.width), high / self.width
-        slope, projection = parabola.gradient(u, *level)[0], parabola.hessian(u, *level)[0] / c
+            low, high = (
+                (t, high) if t**2 + float(np.square(slope).sum()) < self.curvature**2 else (low, t)
+            )
+        parabola = moreau_vector(self.loss, "energy", high, self.width)
+        c = high / self.width
+        slope = parabola.gradient(u, *level)[0]
+        projection = parabola.hessian(u, *level)[0] / c
         value = float(parabola.value(u, *level)[0] + slope @ slope / (2 * c) + self.width * high)
         return high, value, slope, projection
 
@@ -168,5 +208,7 @@ class HellingerEnvelope:
         bends = []
         for t, _, slope, projection in self._solved(u, *level):
             turned = projection @ slope
-            bends.append(t / self.width * (projection - np.outer(turned, turned) / (t**2 + turned @ turned)))
+            bends.append(
+                t / self.width * (projection - np.outer(turned, turned) / (t**2 + turned @ turned))
+            )
         return np.array(bends)

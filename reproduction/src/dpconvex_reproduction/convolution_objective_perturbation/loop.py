@@ -1,4 +1,6 @@
-"""The compiled loop of noisy stochastic gradient descent on residual vectors. Imported lazily: numba loads slowly."""
+"""The compiled loop of noisy stochastic gradient descent on residual vectors. Imported lazily:
+numba loads slowly.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,28 @@ __all__ = ["run_single_sgd_steps"]
 
 @numba.njit(nogil=True, cache=True)
 def run_single_sgd_steps(
-    generator: Any, A: Any, Y: Any, slopes: Any, offsets: Any,
-    steps: int, rates: Any, stds: Any, radius: float,
-) -> Any:  # fmt: skip
-    """Return the mean iterate of projected noisy steps of one record each; no pieces mean the l1 norm.
+    generator: Any,
+    A: Any,
+    Y: Any,
+    slopes: Any,
+    offsets: Any,
+    steps: int,
+    rates: Any,
+    stds: Any,
+    radius: float,
+) -> Any:
+    """Return the mean iterate of projected noisy steps of one record each; no pieces mean the l1
+    norm.
 
-    One row for every pair of a rate and a noise: they share the records and the normal draws, which take most of the
-    time.
+    One row for every pair of a rate and a noise: they share the records and the normal draws, which
+    take most of the time.
     """
     n, m, d = A.shape
-    thetas, totals = np.zeros((len(rates), d)), np.zeros((len(rates), d))
-    u, slope, normal = np.zeros(m), np.zeros(m), np.zeros(d)
+    thetas = np.zeros((len(rates), d))
+    totals = np.zeros((len(rates), d))
+    u = np.zeros(m)
+    slope = np.zeros(m)
+    normal = np.zeros(d)
     for _ in range(steps):
         i = min(n - 1, int(n * generator.random()))
         for k in range(d):
@@ -38,13 +51,15 @@ def run_single_sgd_steps(
                 for j in range(m):
                     slope[j] = np.sign(u[j])
             else:
-                best, active = -np.inf, 0
+                best = -np.inf
+                active = 0
                 for p in range(len(slopes)):
                     value = offsets[p]
                     for j in range(m):
                         value += slopes[p, j] * u[j]
                     if value > best:
-                        best, active = value, p
+                        best = value
+                        active = p
                 for j in range(m):
                     slope[j] = slopes[active, j]
             square = 0.0

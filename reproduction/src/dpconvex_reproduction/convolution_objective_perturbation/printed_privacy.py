@@ -1,15 +1,18 @@
-r"""What the printed constants of C-OP are worth: what can be proven of them, and an attack on a grid.
+r"""What the printed constants of C-OP are worth: what can be proven of them, and an attack on a
+grid.
 
-The attack takes records with ``A = U I``, whose l1 loss splits into m independent coordinates. In units where the noise
-has variance 1 and ``t = n alpha theta / std``, a coordinate of the output has the density
+The attack takes records with ``A = U I``, whose l1 loss splits into m independent coordinates. In
+units where the noise has variance 1 and ``t = n alpha theta / std``, a coordinate of the output has
+the density
 
-    phi(t + a s(t)) (1 + a s'(t)),   s(t) = l + (r - l) Phi((t - k) / w),   w = a (r - l) / (sqrt(2 pi) kappa),
+    phi(t + a s(t)) (1 + a s'(t)), s(t) = l + (r - l) Phi((t - k) / w), w = a (r - l) / (sqrt(2 pi)
+    kappa),
 
-with the kink k of its record, slopes l and r on its two sides (-1 and 1), ``a = U / std`` and the curvature ratio
-kappa. Two neighbours differ in k, or, where a record comes or goes, one of them has ``s = 0``; a hinge, whose slopes
-are 0 and 1, may also be turned round to -1 and 0. The privacy loss of all coordinates is a sum, so its law is a
-convolution of the losses' laws; losses are rounded down, so delta is a lower bound up to the grid's error of about one
-part in a thousand.
+with the kink k of its record, slopes l and r on its two sides (-1 and 1), ``a = U / std`` and the
+curvature ratio kappa. Two neighbours differ in k, or, where a record comes or goes, one of them has
+``s = 0``; a hinge, whose slopes are 0 and 1, may also be turned round to -1 and 0. The privacy loss
+of all coordinates is a sum, so its law is a convolution of the losses' laws; losses are rounded
+down, so delta is a lower bound up to the grid's error of about one part in a thousand.
 """
 
 from __future__ import annotations
@@ -48,9 +51,11 @@ Array = NDArray[np.float64]
 
 _PEAK = 1 / math.sqrt(2 * math.pi)
 _FAR = 1e6
-# Kinks of the differing record in standard deviations of the output, and beyond its reach on either side.
+# Kinks of the differing record in standard deviations of the output, and beyond its reach on either
+# side.
 _KINKS = (-_FAR, *(0.5 * k for k in range(-4, 5)), _FAR)
-_TWO_SIDED, _ABSENT = (-1.0, 1.0), (0.0, 0.0)
+_TWO_SIDED = (-1.0, 1.0)
+_ABSENT = (0.0, 0.0)
 
 
 def _density(t: Array, step: float, ratio: float, kink: float, sides: tuple[float, float]) -> Array:
@@ -72,7 +77,8 @@ def separable_attack(
     points: int = 3001,
     bins: int = 1500,
 ) -> float:
-    """Return delta(epsilon) between two neighbours whose record has its kinks at either of two places, if anywhere.
+    """Return delta(epsilon) between two neighbours whose record has its kinks at either of two
+    places, if anywhere.
 
     Parameters
     ----------
@@ -111,28 +117,38 @@ def separable_attack(
 
 
 @lru_cache(maxsize=64)
-def largest_attack(epsilon: float, delta: float, norm: float, neighbors: str = "replace_one") -> float:
-    """Return the largest delta(epsilon) found against the printed constants of the l1 loss of three residuals."""
+def largest_attack(
+    epsilon: float, delta: float, norm: float, neighbors: str = "replace_one"
+) -> float:
+    """Return the largest delta(epsilon) found against the printed constants of the l1 loss of
+    three residuals.
+    """
     # The ratios do not depend on n, d and R.
     printed = printed_constants(L1Norm(3), 1000, 5, epsilon, delta, 1.0, norm)
     step = printed.noise_ratio / math.sqrt(3)
     if neighbors == "add_or_remove_one":
         return max(
-            separable_attack(epsilon, step, printed.curvature_ratio, (kink, 0.0), (_TWO_SIDED, _ABSENT))
+            separable_attack(
+                epsilon, step, printed.curvature_ratio, (kink, 0.0), (_TWO_SIDED, _ABSENT)
+            )
             for kink in _KINKS
         )
-    return max(separable_attack(epsilon, step, printed.curvature_ratio, pair) for pair in combinations(_KINKS, 2))
+    return max(
+        separable_attack(epsilon, step, printed.curvature_ratio, pair)
+        for pair in combinations(_KINKS, 2)
+    )
 
 
 @lru_cache(maxsize=8)
 def hinge_attack(epsilon: float, delta: float) -> float:
-    r"""Return the largest delta(epsilon) of a replaced record found against the printed constants of a hinge.
+    r"""Return the largest delta(epsilon) of a replaced record found against the printed constants
+    of a hinge.
 
     Rows have norm 1.
 
-    ``(x)^+ = |x|/2 + x/2``, so ``A = z/2`` and ``h(x) = x/2``: ``C^2 = 1/4 + 1/4``, although gradients are 1 long. Step
-    1 with m = 1 and curvature ``1 / bandwidth`` gives ``4 / epsilon`` as the bandwidth of ``A theta`` where
-    ``n alpha = 1``: ``8 / epsilon`` in units of ``z . theta``.
+    ``(x)^+ = |x|/2 + x/2``, so ``A = z/2`` and ``h(x) = x/2``: ``C^2 = 1/4 + 1/4``, although
+    gradients are 1 long. Step 1 with m = 1 and curvature ``1 / bandwidth`` gives ``4 / epsilon`` as
+    the bandwidth of ``A theta`` where ``n alpha = 1``: ``8 / epsilon`` in units of ``z . theta``.
     """
     step = epsilon / math.sqrt(0.5 * (8 * math.log(1 / delta) + 8 * epsilon))
     ratio = _PEAK * epsilon / 8
@@ -142,30 +158,45 @@ def hinge_attack(epsilon: float, delta: float) -> float:
     return max(separable_attack(epsilon, step, ratio, pair, turned, outputs=1) for pair in pairs)
 
 
-def proven_epsilon(noise_ratio: float, curvature_ratio: float, rank: int, delta: float, neighbors: str) -> float:
-    """Return the smallest epsilon that the certificate's profiles prove at ``delta``, rounded up to 1e-4."""
-    low, high = 0.0, 1.0
+def proven_epsilon(
+    noise_ratio: float, curvature_ratio: float, rank: int, delta: float, neighbors: str
+) -> float:
+    """Return the smallest epsilon that the certificate's profiles prove at ``delta``, rounded up
+    to 1e-4.
+    """
+    low = 0.0
+    high = 1.0
     while structured_objective_delta(high, noise_ratio, curvature_ratio, rank, neighbors) > delta:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
         if high > 1e4:
             return math.inf
     while high - low > 1e-4:
         middle = (low + high) / 2
-        holds = structured_objective_delta(middle, noise_ratio, curvature_ratio, rank, neighbors) <= delta
+        holds = (
+            structured_objective_delta(middle, noise_ratio, curvature_ratio, rank, neighbors)
+            <= delta
+        )
         low, high = (low, middle) if holds else (middle, high)
     return math.ceil(high * 1e4) / 1e4
 
 
 @lru_cache(maxsize=8)
 def usual_norm(d: int) -> float:
-    """Return the 99th percentile of the operator norm of the paper's random matrices (4000 draws)."""
-    return float(np.quantile(structured_spectral_norms(make_structured_median(4000, d, rng=0).X), 0.99))
+    """Return the 99th percentile of the operator norm of the paper's random matrices (4000
+    draws).
+    """
+    return float(
+        np.quantile(structured_spectral_norms(make_structured_median(4000, d, rng=0).X), 0.99)
+    )
 
 
 @lru_cache(maxsize=32)
 def largest_published_epsilon(algorithm: str, epsilon: float, delta: float) -> float:
     """Return the largest :func:`published_epsilon` over the sizes and dimensions of the figures."""
-    return max(published_epsilon(algorithm, n, d, epsilon, delta) for n in SIZES for d in DIMENSIONS)
+    return max(
+        published_epsilon(algorithm, n, d, epsilon, delta) for n in SIZES for d in DIMENSIONS
+    )
 
 
 def _listed(pairs: list[tuple[float, float]]) -> str:
@@ -187,8 +218,12 @@ def _verdict(neighbors: str, attacks: list[tuple[float, float]], delta: float) -
     return f"{neighbors}: {word}, an attack on a grid finds delta at epsilon {_listed(attacks)}"
 
 
-def _refuted_line(loss: L1Norm, epsilons: tuple[float, ...], delta: float, claim: str) -> PrivacyLine:
-    """Return what attacks find where records are as long as the paper draws them, by neighbouring relation."""
+def _refuted_line(
+    loss: L1Norm, epsilons: tuple[float, ...], delta: float, claim: str
+) -> PrivacyLine:
+    """Return what attacks find where records are as long as the paper draws them, by
+    neighbouring relation.
+    """
     norm = usual_norm(30)
     removed = "add_or_remove_one"
     replaced = [(e, largest_attack(e, delta, norm)) for e in epsilons]
@@ -207,11 +242,12 @@ def _refuted_line(loss: L1Norm, epsilons: tuple[float, ...], delta: float, claim
         claim,
         f"{_verdict('replace-one', replaced, delta)} (at norm 1: {_listed(here)}); "
         f"{_verdict('add-or-remove-one', changed, delta)}{proven}",
-        "Step 1 bounds a record's curvature by its slope over the bandwidth, without the squared operator "
-        f"norm. {norm:.1f} is the 99th percentile of the norms of the paper's matrices at d = 30: with records "
-        "left as they are drawn, the printed bandwidth is too small by about that factor. With a link (a "
-        "hinge of rows of norm 1) the same theorem fails under replace-one already at norm 1, since gradients are up "
-        f"to sqrt(2) C long: delta at epsilon 1 is at least {hinge_attack(1.0, delta):.2g}.",
+        "Step 1 bounds a record's curvature by its slope over the bandwidth, without the squared "
+        f"operator norm. {norm:.1f} is the 99th percentile of the norms of the paper's matrices "
+        "at d = 30: with records left as they are drawn, the printed bandwidth is too small by "
+        "about that factor. With a link (a hinge of rows of norm 1) the same theorem fails under "
+        "replace-one already at norm 1, since gradients are up to sqrt(2) C long: delta at "
+        f"epsilon 1 is at least {hinge_attack(1.0, delta):.2g}.",
     )
 
 
@@ -240,8 +276,8 @@ def privacy_lines(
     short = [f"{epsilon:g}" for epsilon, found in proven if found > epsilon]
     word = f"not proven for epsilon {', '.join(short)}" if short else "holds"
     why = (
-        "Theorem 3.2 adds one record and takes the signs to be independent of the noise; replacing a record moves the "
-        "gradient twice as far and both determinants count. "
+        "Theorem 3.2 adds one record and takes the signs to be independent of the noise; "
+        "replacing a record moves the gradient twice as far and both determinants count. "
     )
     if isinstance(loss, L1Norm):
         why += "At norm 1 and without a link C is the gradient bound and the noise is nearly ample."
@@ -252,8 +288,8 @@ def privacy_lines(
             "C-OP",
             "paper",
             claim,
-            f"at operator norm 1, as run here, under replace-one {word}; epsilon at most (claimed: bound) "
-            f"{_bounds(proven)}",
+            f"at operator norm 1, as run here, under replace-one {word}; epsilon at most "
+            f"(claimed: bound) {_bounds(proven)}",
             why,
         )
     ]
@@ -269,13 +305,15 @@ def privacy_lines(
             "sound",
             claim,
             "the claim, certified under replace-one",
-            "Rényi and chi profiles with the true gradient bound and curvature, 1 % of the budget for stopping short "
-            f"of the exact minimiser. Its noise over the printed noise at epsilon {_listed(noise)}.",
+            "Rényi and chi profiles with the true gradient bound and curvature, 1 % of the "
+            "budget for stopping short of the exact minimiser. Its noise over the printed noise "
+            f"at epsilon {_listed(noise)}.",
         )
     )
     reading = (
-        " The cited algorithm draws records with replacement, which is not accounted for; batches are of distinct "
-        "records here (the pages on quantile regression run the printed version with replacement)."
+        " The cited algorithm draws records with replacement, which is not accounted for; "
+        "batches are of distinct records here (the pages on quantile regression run the printed "
+        "version with replacement)."
     )
     for algorithm, source, note in (
         ("noisy SGD", "Bassily et al. 2020", ""),
@@ -288,10 +326,12 @@ def privacy_lines(
                 "paper",
                 claim,
                 f"epsilon at most (claimed: bound) {_bounds(accounted)}",
-                f"Noise as {source} publish it; Rényi accounting of fixed-size batches under replace-one, an upper "
-                f"bound, the largest over n and d of the figures.{note}",
+                f"Noise as {source} publish it; Rényi accounting of fixed-size batches under "
+                f"replace-one, an upper bound, the largest over n and d of the figures.{note}",
             ),
-            PrivacyLine(algorithm, "sound", claim, "the claim", "The same with noise from that accounting."),
+            PrivacyLine(
+                algorithm, "sound", claim, "the claim", "The same with noise from that accounting."
+            ),
         ]
     lines += [
         PrivacyLine(
@@ -299,8 +339,8 @@ def privacy_lines(
             "dpconvex",
             claim,
             "the claim, certified under replace-one",
-            "The estimator's own certificate; it chooses between objective perturbation and noisy gradient descent "
-            "from public facts, and is not told R.",
+            "The estimator's own certificate; it chooses between objective perturbation and "
+            "noisy gradient descent from public facts, and is not told R.",
         ),
         PrivacyLine("minimiser", "not private", "none", "none", "No noise; a reference."),
     ]

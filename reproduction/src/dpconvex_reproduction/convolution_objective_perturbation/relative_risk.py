@@ -1,8 +1,9 @@
-"""Relative risk of C-OP, its rivals and our defaults on the same samples: the runs behind Figures 5, 7 and 8.
+"""Relative risk of C-OP, its rivals and our defaults on the same samples: the runs behind Figures
+5, 7 and 8.
 
-Every record is scaled to operator norm 1 as a whole, which weights it and leaves the coefficients' meaning as it is;
-the minimiser that is not private sees the records as drawn. Algorithms of the paper are told R, the norm of the best
-coefficients; ours is not.
+Every record is scaled to operator norm 1 as a whole, which weights it and leaves the coefficients'
+meaning as it is; the minimiser that is not private sees the records as drawn. Algorithms of the
+paper are told R, the norm of the best coefficients; ours is not.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ from dpconvex_reproduction.convolution_objective_perturbation.rivals import more
 from dpconvex_reproduction.datasets.simulated import make_piecewise_linear, make_structured_median
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
-__all__ = ["DELTA", "DIMENSIONS", "EPSILONS", "FIXED", "LARGEST", "PIECES", "RANDOM", "SIZES", "measure", "study"]
+__all__ = [
+    "DELTA",
+    "DIMENSIONS",
+    "EPSILONS",
+    "FIXED",
+    "LARGEST",
+    "PIECES",
+    "RANDOM",
+    "SIZES",
+    "measure",
+    "study",
+]
 
 # The paper prints its grid with Table 3; delta is not printed.
 EPSILONS = (0.2, 0.5, 1.0, 5.0)
@@ -34,7 +46,9 @@ REPEATS = 50  # caption of Figure 5
 QUICK_REPEATS = 8
 
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))  # type: ignore[arg-type]
-RANDOM, FIXED, PIECES = "random A", "fixed A", "piecewise linear"
+RANDOM = "random A"
+FIXED = "fixed A"
+PIECES = "piecewise linear"
 _PROBLEMS: dict[str, Any] = {
     RANDOM: (make_structured_median, False, L1Norm(3), DPMedian),
     FIXED: (make_structured_median, True, L1Norm(3), DPMedian),
@@ -54,11 +68,19 @@ def _cells(problem: str, quick: bool) -> list[Cell]:
         if quick:
             if n == max(SIZES):
                 continue
-            repeats = QUICK_REPEATS if n > min(SIZES) else REPEATS  # small samples cost next to nothing
+            repeats = (
+                QUICK_REPEATS if n > min(SIZES) else REPEATS
+            )  # small samples cost next to nothing
         step = _together(n)
         for d in DIMENSIONS:
             found += [
-                {"problem": problem, "d": d, "n": n, "first": first, "last": min(first + step, REPEATS)}
+                {
+                    "problem": problem,
+                    "d": d,
+                    "n": n,
+                    "first": first,
+                    "last": min(first + step, REPEATS),
+                }
                 for first in range(0, repeats, step)
             ]
     return found
@@ -89,7 +111,9 @@ def measure(cell: Cell) -> list[Row]:
     list of dict
         ``risk`` is ``F(theta) / F(theta*) - 1`` in per cent.
     """
-    problem, d, n = cell["problem"], cell["d"], cell["n"]
+    problem = cell["problem"]
+    d = cell["d"]
+    n = cell["n"]
     make, fixed, loss, estimator = _PROBLEMS[problem]
     rows: list[Row] = []
     for seed in range(cell["first"], cell["last"]):
@@ -106,13 +130,21 @@ def measure(cell: Cell) -> list[Row]:
 
             told = {"epsilon": epsilon, "delta": DELTA, "radius": radius}
             model = estimator(epsilon=epsilon, delta=DELTA, random_state=generator(0))
-            printed, accounted = noisy_sgds(records, loss, ("published", "sound"), **told, rng=generator(2))
+            printed, accounted = noisy_sgds(
+                records, loss, ("published", "sound"), **told, rng=generator(2)
+            )
             released = {
-                ("C-OP", "paper"): printed_convolution_objective(records, loss, **told, rng=generator(1)),
-                ("C-OP", "sound"): sound_convolution_objective(records, loss, **told, rng=generator(1)),
+                ("C-OP", "paper"): printed_convolution_objective(
+                    records, loss, **told, rng=generator(1)
+                ),
+                ("C-OP", "sound"): sound_convolution_objective(
+                    records, loss, **told, rng=generator(1)
+                ),
                 ("noisy SGD", "paper"): printed,
                 ("noisy SGD", "sound"): accounted,
-                ("Moreau SGD", "paper"): moreau_sgd(records, loss, **told, rng=generator(3), noise="published"),
+                ("Moreau SGD", "paper"): moreau_sgd(
+                    records, loss, **told, rng=generator(3), noise="published"
+                ),
                 ("Moreau SGD", "sound"): moreau_sgd(records, loss, **told, rng=generator(3)),
                 (estimator.__name__, "dpconvex"): model.fit(data.X, data.y).coef_,
                 ("minimiser", "not private"): reference,

@@ -10,7 +10,11 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import FIXED, PIECES, RANDOM
+from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import (
+    FIXED,
+    PIECES,
+    RANDOM,
+)
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 
 __all__ = ["FIGURE_5", "FIGURE_7", "FIGURE_8", "Comparison", "compare"]
@@ -32,10 +36,11 @@ class Comparison:
     Attributes
     ----------
     better, worse : int
-        Settings where the first has a lower or a higher mean risk by more than two standard errors of the paired
-        difference.
+        Settings where the first has a lower or a higher mean risk by more than two standard errors
+        of the paired difference.
     clearly_worse : int
-        Settings where it is worse even if all settings together may raise a false alarm in one of twenty cases only.
+        Settings where it is worse even if all settings together may raise a false alarm in one of
+        twenty cases only.
     count : int
         Settings in all.
     ratios : tuple of float
@@ -60,7 +65,9 @@ class Comparison:
 
 
 def compare(rows: Sequence[Row], first: Name, second: Name) -> Comparison:
-    """Compare two algorithms, each named by algorithm and variant, in every setting (d, epsilon, n) of the rows."""
+    """Compare two algorithms, each named by algorithm and variant, in every setting (d, epsilon,
+    n) of the rows.
+    """
     settings: dict[tuple[Any, ...], dict[Name, dict[int, float]]] = {}
     for row in rows:
         place = settings.setdefault((row["problem"], row["d"], row["epsilon"], row["n"]), {})
@@ -68,7 +75,8 @@ def compare(rows: Sequence[Row], first: Name, second: Name) -> Comparison:
     better = worse = clearly = 0
     ratios = []
     for place in settings.values():
-        a, b = place[first], place[second]
+        a = place[first]
+        b = place[second]
         differences = [{"gap": a[seed] - b[seed]} for seed in a if seed in b]
         (gap,) = summarise(differences, [], "gap")
         error = gap["error"] if math.isfinite(gap["error"]) else 0.0
@@ -94,7 +102,9 @@ def _of(problem: str) -> Callable[[list[Row]], list[Row]]:
     return table
 
 
-def _outperforms(rows: Sequence[Row], rival: str, where: str, variant: str = "paper", place: str = "") -> Check:
+def _outperforms(
+    rows: Sequence[Row], rival: str, where: str, variant: str = "paper", place: str = ""
+) -> Check:
     """C-OP is better than a rival: in no setting clearly worse, and better in at least half."""
     found = compare(rows, ("C-OP", variant), (rival, variant))
     noise = {"paper": "as printed", "sound": "soundly calibrated both"}[variant]
@@ -146,7 +156,8 @@ def _ours(rows: Sequence[Row], default: str) -> list[Check]:
 def _comparable(rows: Sequence[Row]) -> Check:
     found = compare([r for r in rows if r["epsilon"] >= 1], _C_OP, ("noisy SGD", "paper"))
     return Check(
-        "At epsilon 1 and 5 C-OP is comparable to noisy SGD (median ratio of risks at most 4/3, as printed)",
+        "At epsilon 1 and 5 C-OP is comparable to noisy SGD (median ratio of risks at most 4/3, "
+        "as printed)",
         found.middle <= _COMPARABLE,
         str(found),
     )
@@ -174,12 +185,16 @@ def _judge_7(rows: list[Row]) -> list[Check]:
         *(_outperforms(corner, rival, where, "sound") for rival in _RIVALS),
     ]
     here = compare(select(fixed, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper"))
-    there = compare(select(rows, problem=RANDOM, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper"))
+    there = compare(
+        select(rows, problem=RANDOM, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper")
+    )
     checks.append(
         Check(
-            "Against noisy SGD, C-OP gains less with a fixed matrix than with random ones (as printed, epsilon 0.2)",
+            "Against noisy SGD, C-OP gains less with a fixed matrix than with random ones (as "
+            "printed, epsilon 0.2)",
             here.middle > there.middle,
-            f"median ratio of risks {here.middle:.3g} with a fixed matrix, {there.middle:.3g} with random ones",
+            f"median ratio of risks {here.middle:.3g} with a fixed matrix, {there.middle:.3g} "
+            "with random ones",
         )
     )
     return [*checks, _falls(fixed), *_ours(fixed, "DPMedian")]
@@ -190,7 +205,9 @@ def _judge_8(rows: list[Row]) -> list[Check]:
     corner = select(rows, epsilon=_HIGH_PRIVACY, d=20)
     where = "at epsilon 0.2, d = 20"
     other = compare(select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), _C_OP)
-    another = compare(select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), ("Moreau SGD", "paper"))
+    another = compare(
+        select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), ("Moreau SGD", "paper")
+    )
     return [
         *(_outperforms(corner, rival, where) for rival in _RIVALS),
         *(_outperforms(corner, rival, where, "sound") for rival in _RIVALS),
@@ -218,7 +235,9 @@ def _draw(problem: str) -> Callable[[list[Row], Any], None]:
                 ax.set_yscale("log", nonpositive="clip")
                 curves(ax, select(chosen, d=d, epsilon=epsilon), "n", "risk", band="std")
                 ax.set_title(f"d = {d}, epsilon = {epsilon:g}")
-                means = summarise(select(chosen, d=d, epsilon=epsilon), ["n", "algorithm", "variant"], "risk")
+                means = summarise(
+                    select(chosen, d=d, epsilon=epsilon), ["n", "algorithm", "variant"], "risk"
+                )
                 low = min((r["risk"] for r in means if r["risk"] > 0), default=1.0)
                 ax.set_ylim(bottom=low / 2)
             line[0].set_ylabel("relative risk, %")

@@ -1,13 +1,14 @@
 r"""What the paper on convolution and objective perturbation compares itself with.
 
-- :func:`noisy_sgd`: Bassily et al. (2020), Algorithm 2: n^2 steps of one record each, projected, averaged.
-- :func:`moreau_sgd`: Bassily et al. (2019), Algorithm 1, on the Moreau envelope of the loss: few steps on larger
-  batches.
+- :func:`noisy_sgd`: Bassily et al. (2020), Algorithm 2: n^2 steps of one record each, projected,
+  averaged.
+- :func:`moreau_sgd`: Bassily et al. (2019), Algorithm 1, on the Moreau envelope of the loss: few
+  steps on larger batches.
 
-Steps, batches and rates follow the two papers. The noise is by default what replacing one record needs by
-:mod:`dpconvex.privacy.subsampling`, so that comparisons are at equal privacy; ``noise="published"`` is that of the two
-papers, and :func:`published_epsilon` says what it is worth. Both are told the norm of the best coefficients. For
-experiments, not for private data.
+Steps, batches and rates follow the two papers. The noise is by default what replacing one record
+needs by :mod:`dpconvex.privacy.subsampling`, so that comparisons are at equal privacy;
+``noise="published"`` is that of the two papers, and :func:`published_epsilon` says what it is
+worth. Both are told the norm of the best coefficients. For experiments, not for private data.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def _batches(n: int, d: int, epsilon: float, delta: float) -> tuple[int, int]:
 
 
 def _std(batch: int, steps: int, n: int, epsilon: float, delta: float, noise: str) -> float:
-    """Return the standard deviation of the noise of a batch's mean gradient, in units of the gradient bound."""
+    """Return the standard deviation of the noise of a batch's mean gradient, in units of the
+    gradient bound.
+    """
     if noise == "published":  # steps = n^2 and batches of one: 8 log(1/delta) / epsilon^2
         return math.sqrt(8 * steps * math.log(1 / delta)) / (n * epsilon)
     return 2 * _multiplier(batch / n, steps, epsilon, delta) / batch
@@ -76,8 +79,9 @@ def noisy_sgd(
 ) -> Array:
     r"""Return the mean iterate of n^2 noisy steps of one record each.
 
-    ``rate = R / (n sqrt(L^2 + d std^2 + 8 n L^2))`` balances the bound ``R^2/(2 rate n^2) + rate (L^2 + d std^2)/2`` of
-    the optimisation error with ``4 rate n L^2`` of uniform stability.
+    ``rate = R / (n sqrt(L^2 + d std^2 + 8 n L^2))`` balances the bound
+    ``R^2/(2 rate n^2) + rate (L^2 + d std^2)/2`` of the optimisation error with ``4 rate n L^2`` of
+    uniform stability.
 
     Parameters
     ----------
@@ -98,7 +102,9 @@ def noisy_sgd(
     -------
     array of shape (d,)
     """
-    return noisy_sgds(records, loss, (noise,), epsilon=epsilon, delta=delta, radius=radius, rng=rng)[0]
+    return noisy_sgds(
+        records, loss, (noise,), epsilon=epsilon, delta=delta, radius=radius, rng=rng
+    )[0]
 
 
 def noisy_sgds(
@@ -111,23 +117,29 @@ def noisy_sgds(
     radius: float,
     rng: np.random.Generator | int | None = None,
 ) -> list[Array]:
-    """Run :func:`noisy_sgd` with each of these noises, on the same draws, for less than the time of two."""
+    """Run :func:`noisy_sgd` with each of these noises, on the same draws, for less than the time
+    of two.
+    """
     from dpconvex_reproduction.convolution_objective_perturbation.loop import run_single_sgd_steps
 
-    n, d = records.n_rows, records.dim
+    n = records.n_rows
+    d = records.dim
     lipschitz = records.operator_norm * loss.lipschitz
     stds = np.array([lipschitz * _std(1, n * n, n, epsilon, delta, noise) for noise in noises])
     rates = radius / (n * np.sqrt(lipschitz**2 * (1 + 8 * n) + d * stds**2))
-    slopes, offsets = np.zeros((0, records.outputs)), np.zeros(0)
+    slopes = np.zeros((0, records.outputs))
+    offsets = np.zeros(0)
     if isinstance(loss, PiecewiseLinear):
-        slopes, offsets = np.array(loss.slopes), np.array(loss.offsets)
+        slopes = np.array(loss.slopes)
+        offsets = np.array(loss.offsets)
     arrays = (records.matrices, records.targets, slopes, offsets)
     generator = np.random.default_rng(rng)
     return list(run_single_sgd_steps(generator, *arrays, n * n, rates, stds, radius))
 
 
 def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float) -> Array:
-    """Return the gradient of the Moreau envelope at residuals ``u``: ``smoothness * u`` projected on the slopes' hull.
+    """Return the gradient of the Moreau envelope at residuals ``u``: ``smoothness * u`` projected
+    on the slopes' hull.
 
     For the l1 norm the hull is a cube; for the largest absolute residual it is the l1 ball.
     """
@@ -136,8 +148,8 @@ def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float)
     units = np.concatenate([np.eye(loss.outputs), -np.eye(loss.outputs)])
     if sorted(loss.slopes) != sorted(map(tuple, units.tolist())) or any(loss.offsets or ()):
         raise ValueError(
-            "The 'loss' parameter of moreau_gradient must be L1Norm or the largest absolute residual. "
-            "Got other pieces instead."
+            "The 'loss' parameter of moreau_gradient must be L1Norm or the largest absolute "
+            "residual. Got other pieces instead."
         )
     point = smoothness * u
     sizes = np.sort(np.abs(point), axis=1)[:, ::-1]
@@ -160,12 +172,14 @@ def moreau_sgd(
 ) -> Array:
     r"""Return the mean iterate of noisy batch steps on the Moreau envelope.
 
-    ``T = min(n/8, epsilon^2 n^2 / (32 d log(1/delta)))`` steps on batches of ``n sqrt(epsilon / (4 T))`` records; in
-    theta the envelope has smoothness ``(L/R) min(sqrt(n)/4, epsilon n / (8 sqrt(d log(1/delta))))``; the rate is
-    ``R / sqrt(T (L^2 + d std^2))``, at most one over the smoothness. Parameters as for :func:`noisy_sgd`; published is
-    ``std^2 = 8 T L^2 log(1/delta) / (n epsilon)^2``.
+    ``T = min(n/8, epsilon^2 n^2 / (32 d log(1/delta)))`` steps on batches of
+    ``n sqrt(epsilon / (4 T))`` records; in theta the envelope has smoothness
+    ``(L/R) min(sqrt(n)/4, epsilon n / (8 sqrt(d log(1/delta))))``; the rate is
+    ``R / sqrt(T (L^2 + d std^2))``, at most one over the smoothness. Parameters as for
+    :func:`noisy_sgd`; published is ``std^2 = 8 T L^2 log(1/delta) / (n epsilon)^2``.
     """
-    n, d = records.n_rows, records.dim
+    n = records.n_rows
+    d = records.dim
     norm = records.operator_norm
     lipschitz = norm * loss.lipschitz
     price = d * math.log(1 / delta)
@@ -175,10 +189,12 @@ def moreau_sgd(
     rate = radius / math.sqrt(steps * (lipschitz**2 + d * std**2))
     rate = min(rate, 1 / smoothness)
     generator = np.random.default_rng(rng)
-    theta, total = np.zeros(d), np.zeros(d)
+    theta = np.zeros(d)
+    total = np.zeros(d)
     for _ in range(steps):
         rows = generator.choice(n, batch, replace=False)
-        A, Y = records.matrices[rows], records.targets[rows]
+        A = records.matrices[rows]
+        Y = records.targets[rows]
         slopes = moreau_gradient(loss, Y - A @ theta, smoothness / norm**2)
         gradient = -np.einsum("ij,ijk->k", slopes, A) / batch + std * generator.standard_normal(d)
         theta = theta - rate * gradient

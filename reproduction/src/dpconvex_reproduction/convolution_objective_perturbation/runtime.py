@@ -1,7 +1,8 @@
 """Table 3: how long C-OP takes, against the seconds the paper prints.
 
-The least processor time of a few fits on one thread, which a busy machine hardly disturbs. The paper integrates its
-kernels numerically on a graphics card; here the l1 norm has a closed form and affine pieces one-dimensional integrals.
+The least processor time of a few fits on one thread, which a busy machine hardly disturbs. The
+paper integrates its kernels numerically on a graphics card; here the l1 norm has a closed form and
+affine pieces one-dimensional integrals.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ _PROBLEMS: dict[str, Any] = {
     RANDOM: (make_structured_median, L1Norm(3), DPMedian),
     PIECES: (make_piecewise_linear, LARGEST, DPPiecewiseLinear),
 }
-REPEATS, QUICK_REPEATS = 9, 3
+REPEATS = 9
+QUICK_REPEATS = 3
 
 
 def _cells(quick: bool) -> list[Cell]:
@@ -94,14 +96,16 @@ def _fits(problem: str, data: Any, epsilon: float) -> dict[tuple[str, str], Call
 
 
 def measure(cell: Cell) -> list[Row]:
-    """Time every algorithm at every d and epsilon; the first fit of a kind, which loads compiled code, is left out.
+    """Time every algorithm at every d and epsilon; the first fit of a kind, which loads compiled
+    code, is left out.
 
     Parameters
     ----------
     cell : dict
         ``problem``, ``n``, seeds from ``first`` up to ``last``; ``dimensions`` if not all.
     """
-    problem, n = cell["problem"], cell["n"]
+    problem = cell["problem"]
+    n = cell["n"]
     rows: list[Row] = []
     warm = False
     for d in cell.get("dimensions", DIMENSIONS):
@@ -146,11 +150,15 @@ def _table(rows: list[Row]) -> list[Row]:
     sizes = list(dict.fromkeys(key[3:5] for key in least))
     table: list[Row] = [
         {
-            "problem": "not stated", "algorithm": "C-OP", "variant": "published", "n": n, "d": d,
+            "problem": "not stated",
+            "algorithm": "C-OP",
+            "variant": "published",
+            "n": n,
+            "d": d,
             **{f"epsilon {e:g}": s for e, s in zip(EPSILONS, PUBLISHED[n, d], strict=True)},
         }
         for n, d in sizes
-    ]  # fmt: skip
+    ]
     for kind in kinds:
         for n, d in sizes:
             seconds = {f"epsilon {e:g}": least.get((*kind, n, d, e)) for e in EPSILONS}
@@ -165,14 +173,22 @@ def _judge(rows: list[Row]) -> list[Check]:
     sizes = sorted({key[3] for key in least})
     dims = sorted({key[4] for key in least})
     total = {
-        axis: {place: sum(value for key, value in least.items() if key[index] == place) for place in places}
+        axis: {
+            place: sum(value for key, value in least.items() if key[index] == place)
+            for place in places
+        }
         for axis, index, places in (("n", 3, sizes), ("d", 4, dims), ("epsilon", 5, EPSILONS))
     }
     slowest = max(least.values())
-    growth = {axis: total[axis][p[-1]] / total[axis][p[0]] for axis, p in (("n", sizes), ("d", dims))}
+    growth = {
+        axis: total[axis][p[-1]] / total[axis][p[0]] for axis, p in (("n", sizes), ("d", dims))
+    }
     spread = max(total["epsilon"].values()) / min(total["epsilon"].values())
     every = _least([row for row in rows if row["variant"] in ("sound", "dpconvex")])
-    shares = [seconds / PUBLISHED[key[3], key[4]][EPSILONS.index(key[5])] for key, seconds in every.items()]
+    shares = [
+        seconds / PUBLISHED[key[3], key[4]][EPSILONS.index(key[5])]
+        for key, seconds in every.items()
+    ]
     return [
         Check(
             "A fit takes seconds, as printed (at most 15)",
@@ -195,9 +211,11 @@ def _judge(rows: list[Row]) -> list[Check]:
             f"slowest epsilon over fastest {spread:.3g}",
         ),
         Check(
-            "Sound C-OP and our default take less time than printed in every setting (on other hardware)",
+            "Sound C-OP and our default take less time than printed in every setting (on other "
+            "hardware)",
             max(shares) < 1,
-            f"between {min(shares):.2g} and {max(shares):.2g} of the printed seconds in {len(shares)} settings",
+            f"between {min(shares):.2g} and {max(shares):.2g} of the printed seconds in "
+            f"{len(shares)} settings",
             about="dpconvex",
         ),
     ]

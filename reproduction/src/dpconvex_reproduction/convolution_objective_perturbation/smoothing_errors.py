@@ -1,7 +1,9 @@
-"""Figures 1 to 3: the error of convolution and of Moreau envelopes, point by point, against uniform bounds.
+"""Figures 1 to 3: the error of convolution and of Moreau envelopes, point by point, against uniform
+bounds.
 
-Rows of variant ``paper`` are the paper's printed bounds and its bandwidth ``L / smoothness`` (Table 1); rows of variant
-``dpconvex`` are our smoothed losses at the bandwidth that their true curvature asks for. Nothing here is random.
+Rows of variant ``paper`` are the paper's printed bounds and its bandwidth ``L / smoothness`` (Table
+1); rows of variant ``dpconvex`` are our smoothed losses at the bandwidth that their true curvature
+asks for. Nothing here is random.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ SMOOTHNESS = 2.0  # caption of Figure 4; by Table 1 that is a bandwidth of 0.5
 PLACES = (0.5, 1.0)  # Figure 2, left
 _EDGE = 3.0
 _KERNEL_MEAN = math.sqrt(2 / math.pi)  # of |v|, per coordinate
-GREEN, PURPLE, BLACK = OTHERS[1], OTHERS[2], "black"
+GREEN = OTHERS[1]
+PURPLE = OTHERS[2]
+BLACK = "black"
 
 
 def _errors(loss: Any, points: Array) -> Array:
@@ -38,17 +42,23 @@ def _convolved(size: int, bandwidth: float) -> Any:
 
 
 def _bandwidths() -> dict[str, float]:
-    """Return the bandwidth of smoothness 2: by Table 1, and by the curvature of the smoothed norm."""
+    """Return the bandwidth of smoothness 2: by Table 1, and by the curvature of the smoothed
+    norm.
+    """
     return {"paper": 1 / SMOOTHNESS, "dpconvex": _convolved(1, 1.0).smoothness / SMOOTHNESS}
 
 
 def lemma_4_3(points: Array, bandwidth: float) -> Array:
     """Return the bound ``sqrt(2/pi) h sum_j exp(-x_j^2 / (2 h^2))``."""
-    return np.asarray(_KERNEL_MEAN * bandwidth * np.exp(-(points**2) / (2 * bandwidth**2)).sum(axis=1))
+    return np.asarray(
+        _KERNEL_MEAN * bandwidth * np.exp(-(points**2) / (2 * bandwidth**2)).sum(axis=1)
+    )
 
 
 def _by_quadrature(points: Array, bandwidth: float) -> Array:
-    """Return ``E||x + h v||_1 - ||x||_1`` from a plain sum over a fine normal grid: no closed form."""
+    """Return ``E||x + h v||_1 - ||x||_1`` from a plain sum over a fine normal grid: no closed
+    form.
+    """
     v = np.linspace(-9, 9, 20001)
     weights = np.exp(-(v**2) / 2)
     weights /= weights.sum()
@@ -149,7 +159,9 @@ def table_of(panels: tuple[str, ...]) -> Any:
                         "smallest error": float(errors.min()),
                         "largest error": float(errors.max()),
                         "mean size": float(np.abs(errors).mean()),
-                        "share below a tenth of the largest": float((np.abs(errors) < largest / 10).mean()),
+                        "share below a tenth of the largest": float(
+                            (np.abs(errors) < largest / 10).mean()
+                        ),
                     }
                 )
         return found
@@ -173,7 +185,8 @@ def _judge_1(rows: list[Row]) -> list[Check]:
         Check(
             "Outside [-1, 1] there is next to no error (below 5 % of the bound)",
             outside < 0.05,
-            f"at most {outside:.2%} of the bound there, mean {float((error / bound).mean()):.1%} on [-3, 3]",
+            f"at most {outside:.2%} of the bound there, mean {float((error / bound).mean()):.1%} "
+            "on [-3, 3]",
         ),
         Check(
             "Our closed form is the integral (to 1e-6)",
@@ -191,11 +204,14 @@ def _judge_2(rows: list[Row]) -> list[Check]:
         width = _column(rows, "bandwidth", **wanted, algorithm="convolution")
         error = _column(rows, "error", **wanted, algorithm="convolution")
         bound = _column(rows, "error", **wanted, algorithm="uniform bound")
-        wide, half = np.argmin(np.abs(width - 0.5)), np.argmin(np.abs(width - 0.25))
-        fall, linear = error[wide] / error[half], bound[wide] / bound[half]
+        wide = np.argmin(np.abs(width - 0.5))
+        half = np.argmin(np.abs(width - 0.25))
+        fall = error[wide] / error[half]
+        linear = bound[wide] / bound[half]
         checks.append(
             Check(
-                f"At x = {place:g} the error falls much faster than the bound as the bandwidth is halved",
+                f"At x = {place:g} the error falls much faster than the bound as the bandwidth is "
+                "halved",
                 bool(fall > 5 * linear),
                 f"from 0.5 to 0.25 the error is divided by {fall:.3g}, the bound by {linear:.3g}",
             )
@@ -220,7 +236,8 @@ def _judge_2(rows: list[Row]) -> list[Check]:
         Check(
             "In the plane the error is small (below 5 % of the uniform bound) at most points",
             share > 0.5,
-            f"at {share:.0%} of the points of [-3, 3]^2; the rest lies along the axes, where a residual is near 0",
+            f"at {share:.0%} of the points of [-3, 3]^2; the rest lies along the axes, where a "
+            "residual is near 0",
         ),
     ]
     return checks
@@ -238,16 +255,19 @@ def _judge_3(rows: list[Row]) -> list[Check]:
             Check(
                 f"{name}: convolution approximates from above, Moreau's envelope from below",
                 bool((above >= -1e-12).all() and (below <= 1e-12).all()),
-                f"errors in [{above.min():.3g}, {above.max():.3g}] and [{below.min():.3g}, {below.max():.3g}]",
+                f"errors in [{above.min():.3g}, {above.max():.3g}] and [{below.min():.3g}, "
+                f"{below.max():.3g}]",
             ),
             Check(
-                f"{name}: the envelope is off by nearly its largest error at most points, convolution is not",
+                f"{name}: the envelope is off by nearly its largest error at most points, "
+                "convolution is not",
                 poor > 0.5 and float((above > 0.9 * above.max()).mean()) < 0.1,
-                f"within a tenth of the largest error: envelope at {poor:.0%} of the points; convolution is below a "
-                f"tenth of its largest at {tight:.0%}",
+                f"within a tenth of the largest error: envelope at {poor:.0%} of the points; "
+                f"convolution is below a tenth of its largest at {tight:.0%}",
             ),
             Check(
-                f"{name}: at the same true smoothness our bandwidth has the smaller error everywhere",
+                f"{name}: at the same true smoothness our bandwidth has the smaller error "
+                "everywhere",
                 bool((ours <= above + 1e-12).all()),
                 f"mean error {ours.mean():.3g} against {above.mean():.3g}",
                 about="dpconvex",
@@ -272,9 +292,12 @@ def _lines(ax: Any, rows: list[Row], curves: Any) -> None:
         style = {"dpconvex": "-", "paper": "--"}[variant]
         label = curve if curve != "convolution" else f"convolution, {variant}"
         ax.plot(
-            _column(rows, "x1", **wanted), _column(rows, "error", **wanted), style, color=color,
+            _column(rows, "x1", **wanted),
+            _column(rows, "error", **wanted),
+            style,
+            color=color,
             label=label,
-        )  # fmt: skip
+        )
     ax.set_xlabel("x")
     ax.set_ylabel("error of the approximation")
 
@@ -292,9 +315,14 @@ def _draw_2(rows: list[Row], figure: Any) -> None:
         error = _column(rows, "error", **wanted)
         color = BLACK if bound else (GREEN, PURPLE)[PLACES.index(place)]
         drawn = left.plot(
-            _column(rows, "bandwidth", **wanted), error, ":" if curve == "Lemma 4.3" else "-", color=color
-        )  # fmt: skip
-        ends.append(LineEnd(float(error[-1]), curve if bound else f"{curve}, x = {place:g}", drawn[0]))
+            _column(rows, "bandwidth", **wanted),
+            error,
+            ":" if curve == "Lemma 4.3" else "-",
+            color=color,
+        )
+        ends.append(
+            LineEnd(float(error[-1]), curve if bound else f"{curve}, x = {place:g}", drawn[0])
+        )
     left.set_xlabel("bandwidth")
     left.set_ylabel("error of the approximation")
     left.set_title("g(x) = |x|")
@@ -319,7 +347,8 @@ def _surface(rows: list[Row], curve: str) -> tuple[Array, Array, Array]:
 
 def _draw_3(rows: list[Row], figure: Any) -> None:
     figure.set_size_inches(WIDEST, 7.0)
-    values, errors = figure.add_subplot(2, 2, 1), figure.add_subplot(2, 2, 2)
+    values = figure.add_subplot(2, 2, 1)
+    errors = figure.add_subplot(2, 2, 2)
     surfaces = [figure.add_subplot(2, 2, k, projection="3d") for k in (3, 4)]
     x = _column(rows, "x1", panel="line", algorithm="Moreau")
     values.plot(x, np.abs(x), color=BLACK, label="|x|")
@@ -327,7 +356,13 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
         error = _column(rows, "error", panel="line", algorithm=curve, variant="paper")
         values.plot(x, np.abs(x) + error, "--", color=color, label=f"{curve}, paper")
     _lines(
-        errors, rows, (("convolution", "paper", GREEN), ("convolution", "dpconvex", OURS), ("Moreau", "paper", PURPLE))
+        errors,
+        rows,
+        (
+            ("convolution", "paper", GREEN),
+            ("convolution", "dpconvex", OURS),
+            ("Moreau", "paper", PURPLE),
+        ),
     )
     values.set_xlim(-1.5, 1.5)
     values.set_ylim(0, 1.6)
@@ -341,9 +376,14 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
         for curve, color in (("convolution", GREEN), ("Moreau", PURPLE)):
             a, b, error = _surface(rows, curve)
             ax.plot_wireframe(
-                a, b, error + shown * (np.abs(a) + np.abs(b)), color=color, linewidth=0.6,
-                rcount=20, ccount=20,
-            )  # fmt: skip
+                a,
+                b,
+                error + shown * (np.abs(a) + np.abs(b)),
+                color=color,
+                linewidth=0.6,
+                rcount=20,
+                ccount=20,
+            )
         ax.set_title(title)
         ax.set_xlabel("$x_1$")
         ax.set_ylabel("$x_2$")

@@ -1,8 +1,10 @@
-"""Figures 4 and 6: three kinked losses smoothed from above in two ways, and where a smoothed bowl has no error.
+"""Figures 4 and 6: three kinked losses smoothed from above in two ways, and where a smoothed bowl
+has no error.
 
-The envelopes of Figure 4 use the Hellinger function ``phi(x) = L sqrt(1 + x^2)``; they are found by minimising over a
-fine grid that contains the kinks. Rows of variant ``paper`` have bandwidth and width ``L / 2`` (Tables 1 and 2), of
-variant ``dpconvex`` the bandwidth at which the smoothed loss has curvature 2. Nothing here is random.
+The envelopes of Figure 4 use the Hellinger function ``phi(x) = L sqrt(1 + x^2)``; they are found by
+minimising over a fine grid that contains the kinks. Rows of variant ``paper`` have bandwidth and
+width ``L / 2`` (Tables 1 and 2), of variant ``dpconvex`` the bandwidth at which the smoothed loss
+has curvature 2. Nothing here is random.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ Array = NDArray[np.float64]
 
 SMOOTHNESS = 2.0  # caption of Figure 4
 _EDGE = 3.0
-GREEN, PURPLE = OTHERS[1], OTHERS[2]
+GREEN = OTHERS[1]
+PURPLE = OTHERS[2]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ def _envelope(g: Callable[[Array], Array], x: Array, steepest: float) -> Array:
     width = steepest / SMOOTHNESS
     u = np.linspace(-2 * _EDGE, 2 * _EDGE, 9601)
     base = g(u)
-    return np.array([np.min(base + width * steepest * np.sqrt(1 + ((at - u) / width) ** 2)) for at in x])
+    return np.array(
+        [np.min(base + width * steepest * np.sqrt(1 + ((at - u) / width) ** 2)) for at in x]
+    )
 
 
 def measure_shapes(cell: Cell) -> list[Row]:
@@ -72,9 +77,13 @@ def measure_shapes(cell: Cell) -> list[Row]:
     shape = _SHAPES[cell["panel"]]
     x = np.linspace(-_EDGE, _EDGE, 241)
     kinked = shape(x)
-    bandwidths = {"paper": shape.steepest / SMOOTHNESS, "dpconvex": shape.smoothed(1.0).smoothness / SMOOTHNESS}
+    bandwidths = {
+        "paper": shape.steepest / SMOOTHNESS,
+        "dpconvex": shape.smoothed(1.0).smoothness / SMOOTHNESS,
+    }
     curves = {
-        ("convolution", variant): shape(x, shape.smoothed(bandwidth)) for variant, bandwidth in bandwidths.items()
+        ("convolution", variant): shape(x, shape.smoothed(bandwidth))
+        for variant, bandwidth in bandwidths.items()
     }
     curves["Moreau, Hellinger", "paper"] = _envelope(shape, x, shape.steepest)
     return [
@@ -121,7 +130,9 @@ def _table_4(rows: list[Row]) -> list[Row]:
 
 def _judge_4(rows: list[Row]) -> list[Check]:
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    lowest, ratios, ours = [], [], []
+    lowest = []
+    ratios = []
+    ours = []
     for panel in panels:
         paper = _errors(rows, panel=panel, algorithm="convolution", variant="paper")
         default = _errors(rows, panel=panel, algorithm="convolution", variant="dpconvex")
@@ -131,9 +142,14 @@ def _judge_4(rows: list[Row]) -> list[Check]:
         ours.append(float(default.mean() / paper.mean()))
     listed = ", ".join(f"{panel} {ratio:.2g}" for panel, ratio in zip(panels, ratios, strict=True))
     return [
-        Check("Both smooth the three losses from above", min(lowest) >= -1e-9, f"smallest error {min(lowest):.2g}"),
         Check(
-            "The envelope that approximates from above is much worse (mean error at least twice that of convolution)",
+            "Both smooth the three losses from above",
+            min(lowest) >= -1e-9,
+            f"smallest error {min(lowest):.2g}",
+        ),
+        Check(
+            "The envelope that approximates from above is much worse (mean error at least twice "
+            "that of convolution)",
             min(ratios) >= 2,
             f"mean error of the envelope over that of convolution: {listed}",
         ),
@@ -161,9 +177,12 @@ def _draw_4(rows: list[Row], figure: Any) -> None:
         ):
             line = select(rows, panel=panel, algorithm=algorithm, variant=variant)
             ax.plot(
-                [r["x"] for r in line], [r["value"] for r in line], style, color=color,
+                [r["x"] for r in line],
+                [r["value"] for r in line],
+                style,
+                color=color,
                 label=f"{algorithm}, {variant}",
-            )  # fmt: skip
+            )
         ax.set_title(panel)
         ax.set_xlabel("x")
     finish(figure, axes)
@@ -172,7 +191,8 @@ def _draw_4(rows: list[Row], figure: Any) -> None:
 FIGURE_4 = (_table_4, _judge_4, _draw_4)
 
 
-# Figure 6: the paper prints neither the point nor the level; one level inside the norm and one outside it.
+# Figure 6: the paper prints neither the point nor the level; one level inside the norm and one
+# outside it.
 _POINT = np.array([1.0, 0.6])
 _LEVELS = (0.9, 2.0)
 _BANDWIDTHS = (0.25, 0.5, 1.0)  # the caption's is 1
@@ -184,8 +204,11 @@ def _bowl(x: Array, level: float) -> Array:
 
 
 def measure_sets(cell: Cell) -> list[Row]:
-    """Say of every displacement on a grid whether it is in the paper's set, and what the integrand is there."""
-    level, bandwidth = cell["level"], cell["bandwidth"]
+    """Say of every displacement on a grid whether it is in the paper's set, and what the
+    integrand is there.
+    """
+    level = cell["level"]
+    bandwidth = cell["bandwidth"]
     axis = ((np.arange(_GRID) + 0.5) / _GRID * 2 - 1) * _EDGE
     v = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     step = bandwidth * v
@@ -253,7 +276,10 @@ def _judge_6(rows: list[Row]) -> list[Check]:
     for level in _LEVELS:
         masses = [r["mass of the set to integrate over"] for r in table if r["level"] == level]
         grows.append(masses == sorted(masses))
-    shares = [row["mass of the paper's set"] / max(row["mass where the integrand is 0"], 1e-12) for row in table]
+    shares = [
+        row["mass of the paper's set"] / max(row["mass where the integrand is 0"], 1e-12)
+        for row in table
+    ]
     steps = np.array([[row["v1"], row["v2"]] for row in rows])
     widths = np.array([row["bandwidth"] for row in rows])[:, None]
     bent = np.array([row["integrand of the norm"] for row in rows]) > _ZERO
@@ -278,8 +304,8 @@ def _judge_6(rows: list[Row]) -> list[Check]:
         Check(
             "For the l1 norm it is everything outside a rectangle (Lemma 4.1's words)",
             bool((bent == beyond.any(axis=1)).all()),
-            f"outside in at least one coordinate; read as outside in every coordinate, as Lemma 4.1's formula has it, "
-            f"{wrong:.0%} of the points would be wrong",
+            "outside in at least one coordinate; read as outside in every coordinate, as Lemma "
+            f"4.1's formula has it, {wrong:.0%} of the points would be wrong",
         ),
         Check(
             "The paper's set is a part of where there is no error, not all of it",
@@ -304,7 +330,9 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
             for key in ("v1", "v2", "in the set", "integrand")
         }
         shades = np.where(grids["integrand"] > _ZERO, 0.0, 1.0) + grids["in the set"]
-        ax.pcolormesh(grids["v1"], grids["v2"], shades, cmap=colors, vmin=0, vmax=2, shading="nearest")
+        ax.pcolormesh(
+            grids["v1"], grids["v2"], shades, cmap=colors, vmin=0, vmax=2, shading="nearest"
+        )
         ax.axhline(0, color="black", linewidth=0.5)
         ax.axvline(0, color="black", linewidth=0.5)
         ax.set_aspect("equal")
@@ -312,7 +340,9 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
         ax.set_xlabel("$v_1$")
         ax.set_ylabel("$v_2$")
         ax.set_title(f"x* = (1, 0.6), level {level:g}", fontsize=10)
-    figure.suptitle("purple: the paper's set; light: no error either; white: integrand above 0", fontsize=9)
+    figure.suptitle(
+        "purple: the paper's set; light: no error either; white: integrand above 0", fontsize=9
+    )
     figure.tight_layout()
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpconvex_reproduction.datasets.dataset import Dataset, Folder, encode, read_arrays, read_columns, same_bounds
+from dpconvex_reproduction.datasets.dataset import (
+    Dataset,
+    Folder,
+    encode,
+    read_arrays,
+    read_columns,
+    same_bounds,
+)
 
 _ADULT_NUMERIC = {
     "age": (15, 90),  # recorded up to 90
@@ -16,13 +23,17 @@ _ADULT_NUMERIC = {
 
 # The lists of the published codebook, its spelling included.
 _ADULT_WORDS = {
-    "workclass": ("Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"),
+    "workclass": (
+        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay "
+        "Never-worked"
+    ),
     "education": (
         "Preschool 1st-4th 5th-6th 7th-8th 9th 10th 11th 12th HS-grad Some-college Assoc-voc "
         "Assoc-acdm Bachelors Masters Prof-school Doctorate"
     ),
     "marital_status": (
-        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
+        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
+        "Married-AF-spouse"
     ),
     "occupation": (
         "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty "
@@ -186,7 +197,8 @@ def load_skin(*, folder: Folder = None) -> Dataset:
     The upstream file is standardised; this undoes it, so that the bounds 0 and 255 are public.
     """
     arrays = read_arrays("skin.npz", folder)
-    start, end = np.array(_SKIN_START), np.array(_SKIN_END)
+    start = np.array(_SKIN_START)
+    end = np.array(_SKIN_END)
     return Dataset(
         name="skin",
         X=np.rint((arrays["X"] - start) * (255 / (end - start))),

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 VARIABLE = "DPCONVEX_DATA"
 
 Folder = str | os.PathLike[str] | None
-ColumnBounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest and highest value per column
+ColumnBounds = tuple[
+    NDArray[np.float64], NDArray[np.float64]
+]  # lowest and highest value per column
 
 SHA256 = {
     "a9a.npz": "1dda86a965005de6f5cdf56a50351505710ebdaa8b41db19caff1131e753e6a9",
@@ -148,7 +150,9 @@ def read_columns(filename: str, folder: Folder) -> dict[str, NDArray[Any]]:
 
 def indicators(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
     """Return one 0/1 column per public category; any other value gives a row of zeros."""
-    return np.asarray(np.asarray(values)[:, None] == np.asarray(categories)[None, :], dtype=np.float64)
+    return np.asarray(
+        np.asarray(values)[:, None] == np.asarray(categories)[None, :], dtype=np.float64
+    )
 
 
 def encode(

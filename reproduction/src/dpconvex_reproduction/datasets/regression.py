@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpconvex_reproduction.datasets.dataset import Dataset, Folder, encode, read_arrays, read_columns
+from dpconvex_reproduction.datasets.dataset import (
+    Dataset,
+    Folder,
+    encode,
+    read_arrays,
+    read_columns,
+)
 
 _UCI_BIKE = {
     "season": (1, 4),
@@ -133,7 +139,9 @@ def load_engel(*, folder: Folder = None) -> Dataset:
     )
 
 
-def load_restaurant(target: str = "lamb", *, one_hot: bool = False, folder: Folder = None) -> Dataset:
+def load_restaurant(
+    target: str = "lamb", *, one_hot: bool = False, folder: Folder = None
+) -> Dataset:
     """Load the daily demand of a restaurant in Stuttgart: 765 days, calendar and weather.
 
     Parameters
@@ -146,7 +154,10 @@ def load_restaurant(target: str = "lamb", *, one_hot: bool = False, folder: Fold
         Where the file is; None means ``DPCONVEX_DATA``.
     """
     if target not in DISHES:
-        raise ValueError(f"The 'target' parameter of load_restaurant must be one of {DISHES}. Got {target!r} instead.")
+        raise ValueError(
+            f"The 'target' parameter of load_restaurant must be one of {DISHES}. Got {target!r} "
+            "instead."
+        )
     columns = read_columns("yaz_restaurant.csv", folder)
     numeric = {"is_holiday": (0, 1), "is_closed": (0, 1), "weekend": (0, 1), **_WEATHER}
     calendar = {"weekday": _WEEKDAYS, "month": _MONTHS}
@@ -179,10 +190,15 @@ def load_restaurant_lamb(rows: str = "all", *, folder: Folder = None) -> Dataset
         Where the file is; None means ``DPCONVEX_DATA``.
     """
     arrays = read_arrays("yaz_lamb.npz", folder)
-    masks = {"all": np.ones(len(arrays["y"]), dtype=bool), "open": arrays["open_all"], "nonzero": arrays["nonzero_all"]}
+    masks = {
+        "all": np.ones(len(arrays["y"]), dtype=bool),
+        "open": arrays["open_all"],
+        "nonzero": arrays["nonzero_all"],
+    }
     if rows not in masks:
         raise ValueError(
-            f"The 'rows' parameter of load_restaurant_lamb must be one of {tuple(masks)}. Got {rows!r} instead."
+            f"The 'rows' parameter of load_restaurant_lamb must be one of {tuple(masks)}. Got "
+            f"{rows!r} instead."
         )
     keep = masks[rows]
     names = tuple(str(name) for name in arrays["feature_names"])

@@ -1,8 +1,9 @@
 r"""Simulated records of the papers' experiments, with their best coefficients and their exact risk.
 
-Quantile regression: a linear model with normal features. Structured losses: a record is a matrix A and a vector Y with
-``Y = A theta + w``, w standard normal with 3 coordinates, entries of A normal with variance 1 around a fixed matrix M.
-The residual of any coefficients is then :math:`M \Delta + \sqrt{1 + \|\Delta\|^2}\, g`, g standard normal and
+Quantile regression: a linear model with normal features. Structured losses: a record is a matrix A
+and a vector Y with ``Y = A theta + w``, w standard normal with 3 coordinates, entries of A normal
+with variance 1 around a fixed matrix M. The residual of any coefficients is then
+:math:`M \Delta + \sqrt{1 + \|\Delta\|^2}\, g`, g standard normal and
 :math:`\Delta = \theta^* - \theta`, so the risk needs no sample of A.
 """
 
@@ -18,7 +19,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpconvex.checks import check_count
-from dpconvex.datasets import Seed, Synthetic, check_dataset_coefficients, check_quantile, expected_pinball
+from dpconvex.datasets import (
+    Seed,
+    Synthetic,
+    check_dataset_coefficients,
+    check_quantile,
+    expected_pinball,
+)
 from dpconvex.types import Array
 
 
@@ -75,7 +82,8 @@ class QuantilePopulation:
         first, second = self.feature_std[:2]
         reach = min(self.radius, 12 * max(first, second))
         r, r_weight = np.polynomial.legendre.leggauss(80)
-        r, r_weight = (r + 1) * reach / 2, r_weight * reach / 2
+        r = (r + 1) * reach / 2
+        r_weight = r_weight * reach / 2
         a, a_weight = np.polynomial.legendre.leggauss(30)
         angles = np.concatenate([(a + 1) * math.pi / 4 + k * math.pi / 2 for k in range(4)])
         a_weight = np.tile(a_weight, 4)
@@ -155,11 +163,15 @@ def make_quantile_regression(
     check_count("d", "make_quantile_regression", d, 3, 1000)
     check_quantile(quantile, "make_quantile_regression")
     population = QuantilePopulation(int(d), error, float(quantile))
-    X, y = population.sample(check_count("n", "make_quantile_regression", n), np.random.default_rng(rng))
+    X, y = population.sample(
+        check_count("n", "make_quantile_regression", n), np.random.default_rng(rng)
+    )
     return Synthetic(X, y, population, tuple(f"x{k}" for k in range(1, d)))
 
 
-BASE_MEAN = np.array([[1.0, 0.5, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0]])
+BASE_MEAN = np.array(
+    [[1.0, 0.5, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0]]
+)
 BASE_THETA = np.array([0.5, -0.5, 1.0, -1.0, 1.0])
 
 
@@ -200,7 +212,9 @@ class MedianPopulation(MatrixPopulation):
     def risk(self, theta: ArrayLike) -> float:
         """Return the expected loss, by the mean of a folded normal."""
         m, s = self.residual(theta)
-        folded = s * math.sqrt(2 / math.pi) * np.exp(-0.5 * (m / s) ** 2) + m * (1 - 2 * ndtr(-m / s))
+        folded = s * math.sqrt(2 / math.pi) * np.exp(-0.5 * (m / s) ** 2) + m * (
+            1 - 2 * ndtr(-m / s)
+        )
         return float(folded.sum())
 
 
@@ -228,7 +242,9 @@ def _normal_points(dim: int) -> Array:
     return np.concatenate([points, -points])
 
 
-def make_structured_median(n: int, d: int = 5, rng: Seed = None, *, fixed: bool = False) -> Synthetic:
+def make_structured_median(
+    n: int, d: int = 5, rng: Seed = None, *, fixed: bool = False
+) -> Synthetic:
     """Draw records (A, Y) of the high-dimensional median experiment.
 
     Parameters
@@ -297,7 +313,10 @@ def make_piecewise_linear(
     dim = _check_dim(d, owner)
     a = np.concatenate([np.eye(3), -np.eye(3)]) if slopes is None else np.asarray(slopes, float)
     if a.ndim != 2 or a.shape[1] != 3:
-        raise ValueError(f"The 'slopes' parameter of {owner} must have shape (P, 3). Got shape {a.shape} instead.")
+        raise ValueError(
+            f"The 'slopes' parameter of {owner} must have shape (P, 3). Got shape {a.shape} "
+            "instead."
+        )
     b = np.zeros(len(a)) if offsets is None else np.asarray(offsets, float)
     if b.shape != (len(a),):
         raise ValueError(
@@ -310,16 +329,22 @@ def make_piecewise_linear(
             f"The 'slopes' parameter of {owner} must hold -a with every a, with the same offset: "
             "otherwise the best coefficients are not those of the model. Add the missing pieces."
         )
-    population = PiecewiseLinearPopulation(dim, fixed, tuple(tuple(map(float, row)) for row in a), tuple(map(float, b)))
+    population = PiecewiseLinearPopulation(
+        dim, fixed, tuple(tuple(map(float, row)) for row in a), tuple(map(float, b))
+    )
     return _draw(n, rng, population, owner)
 
 
 def _check_dim(d: int, owner: str) -> int:
     if not isinstance(d, (int, np.integer)) or d < 5 or d % 5:
-        raise ValueError(f"The 'd' parameter of {owner} must be a positive multiple of 5. Got {d!r} instead.")
+        raise ValueError(
+            f"The 'd' parameter of {owner} must be a positive multiple of 5. Got {d!r} instead."
+        )
     return int(d)
 
 
-def _draw(n: int, rng: Seed, population: MedianPopulation | PiecewiseLinearPopulation, owner: str) -> Synthetic:
+def _draw(
+    n: int, rng: Seed, population: MedianPopulation | PiecewiseLinearPopulation, owner: str
+) -> Synthetic:
     A, Y = population.sample(check_count("n", owner, n), np.random.default_rng(rng))
     return Synthetic(A, Y, population, tuple(f"theta{k}" for k in range(1, population.dim + 1)))

@@ -1,9 +1,10 @@
 r"""The Gaussian-DP newsvendor paper's Algorithm 1 as printed, for comparison.
 
-``beta <- beta - (step / n) (sum_i (K((x_i . beta - d_i) / h) - tau) x_i min(1, B / ||x_i||) + sigma g)``, ten times
-from 0, the last iterate returned; K the normal distribution function and g standard normal. The noise
-``sigma = ceil(2 max(tau, 1 - tau) B sqrt(T) / mu)`` is right. The paper finds its step by a line search on the data,
-which nothing pays for: here the step is a parameter, and comparisons may take the best one in hindsight.
+``beta <- beta - (step / n) (sum_i (K((x_i . beta - d_i) / h) - tau) x_i min(1, B / ||x_i||) + sigma
+g)``, ten times from 0, the last iterate returned; K the normal distribution function and g standard
+normal. The noise ``sigma = ceil(2 max(tau, 1 - tau) B sqrt(T) / mu)`` is right. The paper finds its
+step by a line search on the data, which nothing pays for: here the step is a parameter, and
+comparisons may take the best one in hindsight.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ STEPS = 10
 TRUNCATION = 2.0
 
 
-def noise_std(quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION) -> float:
+def noise_std(
+    quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION
+) -> float:
     """Return ``sigma = ceil(2 max(tau, 1 - tau) B sqrt(T) / mu)``, added to the SUM of gradients.
 
     Examples
@@ -49,7 +52,9 @@ def noise_std(quantile: float, mu: float, steps: int = STEPS, truncation: float 
 
 
 def _sensitivity(quantile: float, truncation: float, neighbors: str) -> float:
-    """Return how far the SUM of gradients moves with one record, the constant being one of the truncated columns."""
+    """Return how far the SUM of gradients moves with one record, the constant being one of the
+    truncated columns.
+    """
     facts = LinearBounds(
         n_samples=1,
         n_features=1,
@@ -62,8 +67,11 @@ def _sensitivity(quantile: float, truncation: float, neighbors: str) -> float:
     return facts.gradient_sum_sensitivity()
 
 
-def calibrated_std(quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION) -> float:
-    """Return the noise on the SUM of gradients that spends exactly mu under replace-one: the printed one, not rounded.
+def calibrated_std(
+    quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION
+) -> float:
+    """Return the noise on the SUM of gradients that spends exactly mu under replace-one: the
+    printed one, not rounded.
 
     Examples
     --------
@@ -75,9 +83,14 @@ def calibrated_std(quantile: float, mu: float, steps: int = STEPS, truncation: f
 
 
 def true_mu(
-    quantile: float, std: float, neighbors: str = "replace_one", steps: int = STEPS, truncation: float = TRUNCATION
+    quantile: float,
+    std: float,
+    neighbors: str = "replace_one",
+    steps: int = STEPS,
+    truncation: float = TRUNCATION,
 ) -> float:
-    """Return the Gaussian DP level ``sqrt(T) sensitivity / std`` of the algorithm with public step sizes.
+    """Return the Gaussian DP level ``sqrt(T) sensitivity / std`` of the algorithm with public step
+    sizes.
 
     Examples
     --------

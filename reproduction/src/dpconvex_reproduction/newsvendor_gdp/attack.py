@@ -1,9 +1,10 @@
 r"""Two neighbouring data sets that tell apart what an algorithm does with one record.
 
-Forty common records pull the coefficients up; the last record has a very long row and a demand far above or far below.
-Its gradient is truncated to norm B like any other, which is the worst case of the constant-step algorithm: a test of
-the last iterate attains ``G_mu`` exactly. But the cost on which the line search looks is not truncated: there the one
-record outweighs all others, and steps are long or very short as it wishes.
+Forty common records pull the coefficients up; the last record has a very long row and a demand far
+above or far below. Its gradient is truncated to norm B like any other, which is the worst case of
+the constant-step algorithm: a test of the last iterate attains ``G_mu`` exactly. But the cost on
+which the line search looks is not truncated: there the one record outweighs all others, and steps
+are long or very short as it wishes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from scipy.special import ndtri
 from dpconvex import DPNewsvendor
 from dpconvex.audit.attacks import clopper_pearson_lower, clopper_pearson_upper
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, TRUNCATION, calibrated_std, noise_std, truncated_rows
+from dpconvex_reproduction.newsvendor_gdp.algorithm import (
+    STEPS,
+    TRUNCATION,
+    calibrated_std,
+    noise_std,
+    truncated_rows,
+)
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS
 
@@ -26,7 +33,9 @@ __all__ = ["STUDY", "neighbors", "refuted_mu", "smallest_mu"]
 
 Array = NDArray[np.float64]
 
-COMMON, LEVEL, STEP = 40, 0.5, 2.0
+COMMON = 40
+LEVEL = 0.5
+STEP = 2.0
 REFUTING_RUNS = 500
 _RUNS = {"paper": 2000, "sound": 20_000, "dpconvex": 300}
 _ERROR = 5e-7  # of each of the two confidence bounds
@@ -37,13 +46,17 @@ def neighbors() -> tuple[Array, Array, Array]:
     X = np.tile([1.0, 1.0, 1.0, 0.0], (COMMON + 1, 1))
     X[-1] = [1e6, 0.0, 0.0, 0.0]
     demand = np.full(COMMON + 1, 1e6)
-    above, below = demand.copy(), demand.copy()
-    above[-1], below[-1] = 1e12, -1e12
+    above = demand.copy()
+    below = demand.copy()
+    above[-1] = 1e12
+    below[-1] = -1e12
     return X, above, below
 
 
 def _constant_step(rows: Array, demand: Array, std: float, runs: int, rng: Any) -> Array:
-    """Run the constant-step algorithm many times; a demand out of reach has the same slope at every iterate."""
+    """Run the constant-step algorithm many times; a demand out of reach has the same slope at
+    every iterate.
+    """
     slopes = np.where(demand > 0, -LEVEL, 1 - LEVEL)
     gradient = slopes @ truncated_rows(rows, TRUNCATION)
     noise = rng.standard_normal((runs, STEPS, rows.shape[1])).sum(axis=1) * std
@@ -65,14 +78,20 @@ def _outputs(variant: str, mu: float, runs: int, seed: int) -> tuple[Array, Arra
             std = calibrated_std(LEVEL, mu)
             outputs.append(_constant_step(rows, demand, std, runs, rng)[:, 1])
         else:
-            model = DPNewsvendor(LEVEL, 1 - LEVEL, mu=mu, feature_bounds=(-4.0, 4.0), target_bounds=(-20.0, 20.0))
-            first = [model.set_params(random_state=[seed, side, run]).fit(X, demand).coef_[0] for run in range(runs)]
+            model = DPNewsvendor(
+                LEVEL, 1 - LEVEL, mu=mu, feature_bounds=(-4.0, 4.0), target_bounds=(-20.0, 20.0)
+            )
+            first = [
+                model.set_params(random_state=[seed, side, run]).fit(X, demand).coef_[0]
+                for run in range(runs)
+            ]
             outputs.append(np.array(first))
     return outputs[0], outputs[1]
 
 
 def smallest_mu(hits: int, false_hits: int, runs: int) -> float:
-    """Return the least mu that allows these counts, wrong with probability at most 1e-6; 0 when any does.
+    """Return the least mu that allows these counts, wrong with probability at most 1e-6; 0 when any
+    does.
 
     Examples
     --------

@@ -24,10 +24,11 @@ _ATTACKED: tuple[tuple[str, Literal["paper", "dpconvex"], str], ...] = (
 
 
 def noticed_mu(promised: float, runs: int) -> float:
-    """Return a true mu that an attack refutes the promise of in nine of ten cases, were its test the best one.
+    """Return a true mu that an attack refutes the promise of in nine of ten cases, were its test
+    the best one.
 
-    The best test at the middle threshold has two errors ``Phi(-mu / 2)``. Hits and false hits are those that 95 of 100
-    attacks beat each.
+    The best test at the middle threshold has two errors ``Phi(-mu / 2)``. Hits and false hits are
+    those that 95 of 100 attacks beat each.
 
     Examples
     --------
@@ -53,11 +54,17 @@ def _attack(name: str, about: Literal["paper", "dpconvex"], rows: list[Row]) -> 
         return Check(statement, False, "no attack was run", about)
     worst = {mu: max(row["mu_at_least"] for row in select(rows, mu=mu)) for mu in BUDGETS}
     holds = all(worst[mu] <= mu for mu in BUDGETS)
-    found = f"mu is at least {_by_promise(worst)}" if any(worst.values()) else "the attack finds nothing"
+    found = (
+        f"mu is at least {_by_promise(worst)}"
+        if any(worst.values())
+        else "the attack finds nothing"
+    )
     # Each bound is wrong with probability at most 1e-6; all that the largest is taken over count.
     found += f" ({len(rows)} bounds, all of them right with confidence 1 - {1e-6 * len(rows):.2g})"
     if holds:
-        least = {mu: noticed_mu(mu, min(row["runs"] for row in select(rows, mu=mu))) for mu in BUDGETS}
+        least = {
+            mu: noticed_mu(mu, min(row["runs"] for row in select(rows, mu=mu))) for mu in BUDGETS
+        }
         found += (
             f"; it would have noticed, in nine of ten cases if no test is better, a true mu of "
             f"{_by_promise(least)}; of smaller ones it says nothing"

@@ -1,4 +1,6 @@
-"""Comparisons of runs on the same data: best step in hindsight, paired differences, how many cells agree."""
+"""Comparisons of runs on the same data: best step in hindsight, paired differences, how many
+cells agree.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ __all__ = ["all_not_worse", "paired", "settle_steps"]
 
 
 def settle_steps(rows: Sequence[Row], by: Sequence[str], value: str) -> list[Row]:
-    """Keep, of runs with several constant steps, those of the step with the least mean in each cell.
+    """Keep, of runs with several constant steps, those of the step with the least mean in each
+    cell.
 
     Chosen in hindsight, which favours the algorithm that has the steps.
     """
@@ -24,11 +27,20 @@ def settle_steps(rows: Sequence[Row], by: Sequence[str], value: str) -> list[Row
         key = tuple(line[name] for name in by)
         if math.isfinite(line[value]):
             best[key] = min(best.get(key, (math.inf, math.inf)), (line[value], line["step"]))
-    return [row for row in rows if row.get("step") is None or best[tuple(row[name] for name in by)][1] == row["step"]]
+    return [
+        row
+        for row in rows
+        if row.get("step") is None or best[tuple(row[name] for name in by)][1] == row["step"]
+    ]
 
 
 def paired(
-    rows: Sequence[Row], left: dict[str, Any], right: dict[str, Any], by: Sequence[str], value: str, unit: str = "seed"
+    rows: Sequence[Row],
+    left: dict[str, Any],
+    right: dict[str, Any],
+    by: Sequence[str],
+    value: str,
+    unit: str = "seed",
 ) -> list[Row]:
     """Compare two kinds of runs cell by cell, on the units that both have.
 
@@ -46,8 +58,8 @@ def paired(
     Returns
     -------
     list of dict
-        Per cell: its keys, both means, their ratio, the mean difference left minus right, its standard error, its
-        ``standing``, and ``not_worse``: it is better or level.
+        Per cell: its keys, both means, their ratio, the mean difference left minus right, its
+        standard error, its ``standing``, and ``not_worse``: it is better or level.
     """
     kinds: list[dict[tuple[Any, ...], dict[Any, float]]] = []
     for wanted in (left, right):
@@ -82,5 +94,7 @@ def paired(
 
 
 def all_not_worse(lines: Sequence[Row]) -> tuple[bool, str]:
-    """Return whether left is better or level in every cell, and the evidence: counts and range of the ratio."""
+    """Return whether left is better or level in every cell, and the evidence: counts and range
+    of the ratio.
+    """
     return tally([line["standing"] for line in lines], [line["ratio"] for line in lines])

@@ -1,9 +1,10 @@
-r"""Algorithm 1 with its step found on the data, as the paper runs it, and many noise draws at a time.
+r"""Algorithm 1 with its step found on the data, as the paper runs it, and many noise draws at a
+time.
 
-The paper says that a backtracking line search chooses the step, and no more. Read here as the usual one on the cost
-that is minimised: in each iteration the step starts at 4 and is halved until the smoothed cost falls by
-``step ||G||^2 / 2`` along the gradient G of truncated rows, noise left out; the noisy gradient is then followed with
-that step. Nothing pays for these looks at the data.
+The paper says that a backtracking line search chooses the step, and no more. Read here as the usual
+one on the cost that is minimised: in each iteration the step starts at 4 and is halved until the
+smoothed cost falls by ``step ||G||^2 / 2`` along the gradient G of truncated rows, noise left out;
+the noisy gradient is then followed with that step. Nothing pays for these looks at the data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import GaussianKernel, convolve
-from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, TRUNCATION, paper_bandwidth, truncated_rows
+from dpconvex_reproduction.newsvendor_gdp.algorithm import (
+    STEPS,
+    TRUNCATION,
+    paper_bandwidth,
+    truncated_rows,
+)
 
 __all__ = ["FIRST_STEP", "HALVINGS", "line_search_descent"]
 
@@ -74,7 +80,8 @@ def line_search_descent(
 
     for _ in range(steps):
         gradient = np.asarray(loss.gradient(demand, beta @ rows.T)) @ truncated / n
-        now, squared = cost(beta), (gradient**2).sum(axis=1)
+        now = cost(beta)
+        squared = (gradient**2).sum(axis=1)
         step = np.full(len(beta), FIRST_STEP)
         waiting = np.arange(len(beta))
         for _ in range(HALVINGS):

@@ -25,7 +25,8 @@ class DescentPreset:
     enough : bool
         Whether ``n >= sqrt(T) (p + log n) / (mu f_l)``.
     error : float
-        ``step sqrt(T) (p + log n) / (mu n) + sqrt(p log(n) / n) / f_l``: the order of the coefficients' error.
+        ``step sqrt(T) (p + log n) / (mu n) + sqrt(p log(n) / n) / f_l``: the order of the
+        coefficients' error.
     """
 
     bandwidth: float
@@ -38,7 +39,9 @@ class DescentPreset:
 
     @property
     def mechanism(self) -> NoisyGradientDescent:
-        """Algorithm 1 with these parameters and public step sizes, from 0, the last iterate returned."""
+        """Algorithm 1 with these parameters and public step sizes, from 0, the last iterate
+        returned.
+        """
         return NoisyGradientDescent(
             steps=self.steps, step_size=self.step_size, truncation=self.truncation, average=False
         )
@@ -52,7 +55,8 @@ def theorem_2(
     lowest_density: float = 0.5,
     highest_density: float = 0.5,
 ) -> DescentPreset:
-    r"""Return ``((p + log n)/n)^(1/4)``, ``B = sqrt(p + log n)``, ``T = ceil(log n)``, and the largest step allowed.
+    r"""Return ``((p + log n)/n)^(1/4)``, ``B = sqrt(p + log n)``, ``T = ceil(log n)``, and the
+    largest step allowed.
 
     The step is ``1 / max(2 f_u, f_l + max(tau, 1 - tau))``.
 
@@ -71,9 +75,12 @@ def theorem_2(
     >>> round(found.bandwidth, 4), round(found.truncation, 4), found.steps
     (0.4071, 3.3153, 6)
     """
-    size, logs = dimension + math.log(n_samples), math.log(n_samples)
-    steep, steps = max(quantile, 1 - quantile), math.ceil(logs)
-    truncation, root = math.sqrt(size), math.sqrt(steps)
+    size = dimension + math.log(n_samples)
+    logs = math.log(n_samples)
+    steep = max(quantile, 1 - quantile)
+    steps = math.ceil(logs)
+    truncation = math.sqrt(size)
+    root = math.sqrt(steps)
     step = 1 / max(2 * highest_density, lowest_density + steep)
     error = step * root * size / (mu * n_samples)
     error += math.sqrt(dimension * logs / n_samples) / lowest_density

@@ -17,7 +17,8 @@ _REMOVE = "add_or_remove_one"
 
 
 def _listed(numbers: Sequence[float]) -> str:
-    low, high = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
+    low = f"{min(numbers):.3g}"
+    high = f"{max(numbers):.3g}"
     return low if low == high else f"{low} to {high}"
 
 
@@ -30,7 +31,12 @@ def _by_budget(stds: dict[float, list[float]], levels: Sequence[float], neighbor
 
 
 def privacy_lines(
-    levels: Sequence[float], n: int, features: int, model: DPNewsvendor, step_from: str, scaled_by_data: bool = False
+    levels: Sequence[float],
+    n: int,
+    features: int,
+    model: DPNewsvendor,
+    step_from: str,
+    scaled_by_data: bool = False,
 ) -> list[PrivacyLine]:
     """State what holds for these service levels.
 
@@ -47,13 +53,16 @@ def privacy_lines(
     scaled_by_data : bool
         Whether the paper's version standardises features and demand by the data's own moments.
     """
-    claimed = "mu-Gaussian DP when one record is replaced (Theorem 1), mu = " + ", ".join(f"{mu:g}" for mu in BUDGETS)
+    claimed = "mu-Gaussian DP when one record is replaced (Theorem 1), mu = " + ", ".join(
+        f"{mu:g}" for mu in BUDGETS
+    )
     printed = {mu: [noise_std(q, mu) for q in levels] for mu in BUDGETS}
     exact = {mu: [calibrated_std(q, mu) for q in levels] for mu in BUDGETS}
     tightest = min(BUDGETS)
     scaling = (
         " X and y are standardised by the data's own moments, which are not paid for either.",
-        " It needs X and y scaled by public numbers; as run here the data's own moments scale them, unpaid.",
+        " It needs X and y scaled by public numbers; as run here the data's own moments scale "
+        "them, unpaid.",
     )
     searched, public = scaling if scaled_by_data else ("", "")
     certificates = [model.set_params(mu=mu).certify(n, features) for mu in BUDGETS]
@@ -64,22 +73,22 @@ def privacy_lines(
             f"{PRINTED}, step searched on the data",
             "paper",
             claimed,
-            f"refuted for the line search as read here: mu is at least {refuted_mu(tightest):.2g} where "
-            f"{tightest:g} is claimed",
-            f"Rows are truncated in the gradient but not in the cost on which the line search looks: of {COMMON + 1} "
-            "records one with a long row decides every step, and two neighbouring data sets are told apart from the "
-            f"last iterate ({REFUTING_RUNS} runs each, confidence 1 - 1e-6). Nothing in Theorem 1 pays for the search."
-            + searched,
+            f"refuted for the line search as read here: mu is at least {refuted_mu(tightest):.2g} "
+            f"where {tightest:g} is claimed",
+            "Rows are truncated in the gradient but not in the cost on which the line search "
+            f"looks: of {COMMON + 1} records one with a long row decides every step, and two "
+            f"neighbouring data sets are told apart from the last iterate ({REFUTING_RUNS} runs "
+            "each, confidence 1 - 1e-6). Nothing in Theorem 1 pays for the search." + searched,
         ),
         PrivacyLine(
             f"{PRINTED}, printed noise and a public step",
             "paper",
             claimed,
-            f"replace-one: {_by_budget(printed, levels, 'replace_one')}; add-or-remove-one with the divisor n public: "
-            f"{_by_budget(printed, levels, _REMOVE)}",
-            "The sum of truncated gradients moves by at most 2 max(tau, 1 - tau) B, half of it when a record comes or "
-            "goes; T releases compose to sqrt(T) sensitivity / sigma. Rounding sigma up leaves a little unspent."
-            + public,
+            f"replace-one: {_by_budget(printed, levels, 'replace_one')}; add-or-remove-one with "
+            f"the divisor n public: {_by_budget(printed, levels, _REMOVE)}",
+            "The sum of truncated gradients moves by at most 2 max(tau, 1 - tau) B, half of it "
+            "when a record comes or goes; T releases compose to sqrt(T) sensitivity / sigma. "
+            "Rounding sigma up leaves a little unspent." + public,
         ),
         PrivacyLine(
             f"{PRINTED}, a public step",
@@ -95,7 +104,9 @@ def privacy_lines(
             "as claimed: mu = "
             + ", ".join(f"{certificate.guarantee.mu:g}" for certificate in certificates),
             "Certificates derived from public facts and verified before the data are seen: "
-            + ", ".join(dict.fromkeys(certificate.theorem.split(":")[0] for certificate in certificates))
+            + ", ".join(
+                dict.fromkeys(certificate.theorem.split(":")[0] for certificate in certificates)
+            )
             + ".",
         ),
-    ]  # fmt: skip
+    ]

@@ -16,8 +16,11 @@ __all__ = ["smoothed_fit"]
 
 Array = NDArray[np.float64]
 
-# Rows as they are: far longer than any here. The penalty makes the minimiser unique and moves it by less than 1e-5.
-_LONG, _PENALTY, _TOLERANCE = 1e6, 1e-7, 1e-8
+# Rows as they are: far longer than any here. The penalty makes the minimiser unique and moves it by
+# less than 1e-5.
+_LONG = 1e6
+_PENALTY = 1e-7
+_TOLERANCE = 1e-8
 
 
 def smoothed_fit(X: Array, demand: Array, quantile: float, unit: float = 1.0) -> Array:
@@ -35,9 +38,11 @@ def smoothed_fit(X: Array, demand: Array, quantile: float, unit: float = 1.0) ->
         What the bandwidth is in units of.
     """
     n, features = X.shape
-    centre, spread = X.mean(axis=0), X.std(axis=0)
+    centre = X.mean(axis=0)
+    spread = X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    middle, scale = float(demand.mean()), float(demand.std())
+    middle = float(demand.mean())
+    scale = float(demand.std())
     rows = MemoryRows((X - centre) / spread, demand, RowMap(features, _LONG), middle, 1 / scale)
     width = paper_bandwidth(quantile, n, features + 1) * unit / scale
     loss = convolve(Pinball(quantile), GaussianKernel(), width)

@@ -61,7 +61,10 @@ def privacy() -> list[PrivacyLine]:
 def table_of_curves(rows: list[Row]) -> list[Row]:
     """Return mean regret and estimation error by level, budget, algorithm and sample size."""
     keys = ["quantile", "mu", *_KINDS, "n"]
-    distances = {tuple(line[key] for key in keys): line["distance"] for line in summarise(rows, keys, "distance")}
+    distances = {
+        tuple(line[key] for key in keys): line["distance"]
+        for line in summarise(rows, keys, "distance")
+    }
     lines = summarise(rows, keys, "regret")
     for line in lines:
         line["estimation error"] = distances[tuple(line[key] for key in keys)]
@@ -69,12 +72,17 @@ def table_of_curves(rows: list[Row]) -> list[Row]:
 
 
 def _fall(rows: list[Row], value: str) -> list[Row]:
-    """Say for every line of a figure whether it falls from each sample size to the next, within noise."""
+    """Say for every line of a figure whether it falls from each sample size to the next, within
+    noise.
+    """
     lines = []
     series = summarise(rows, ["quantile", "mu", "n"], value)
     for quantile, mu in dict.fromkeys((line["quantile"], line["mu"]) for line in series):
         path = sorted(select(series, quantile=quantile, mu=mu), key=lambda line: line["n"])
-        steps = [b[value] <= a[value] + 2 * float(np.hypot(a["error"], b["error"])) for a, b in pairwise(path)]
+        steps = [
+            b[value] <= a[value] + 2 * float(np.hypot(a["error"], b["error"]))
+            for a, b in pairwise(path)
+        ]
         falls = bool(steps) and all(steps) and path[-1][value] < path[0][value]
         lines.append({"quantile": quantile, "mu": mu, "falls": falls})
     return lines
@@ -116,7 +124,8 @@ def judge_curves(rows: list[Row]) -> list[Check]:
             Check(
                 f"{words} fall as the number of observations grows",
                 bool(lines) and all(line["falls"] for line in lines),
-                f"{sum(line['falls'] for line in lines)} of {len(lines)} lines, within two standard errors",
+                f"{sum(line['falls'] for line in lines)} of {len(lines)} lines, within two "
+                "standard errors",
             )
         )
     order = _order(rows, ["law", "n", "quantile"], "regret")
@@ -130,8 +139,13 @@ def judge_curves(rows: list[Row]) -> list[Check]:
 
 
 def draw_curves(rows: list[Row], figure: Any) -> None:
-    """Draw estimation errors above regrets, a row of panels per level, a column per budget, logarithmic."""
-    shown = [{**row, "who": "not private" if row["algorithm"] == PLAIN else row["algorithm"]} for row in rows]
+    """Draw estimation errors above regrets, a row of panels per level, a column per budget,
+    logarithmic.
+    """
+    shown = [
+        {**row, "who": "not private" if row["algorithm"] == PLAIN else row["algorithm"]}
+        for row in rows
+    ]
     kinds = (("distance", "estimation error"), ("regret", "regret"))
     axes = panels(figure, len(BUDGETS), 2 * len(LEVELS), height=2.0, sharex=True, sharey="row")
     for row, ((value, words), level) in enumerate(product(kinds, LEVELS)):
@@ -150,7 +164,9 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
 def table_of_boxes(rows: list[Row]) -> list[Row]:
     """Return quartiles of the regret by level, budget and algorithm."""
     lines = []
-    for key in dict.fromkeys(tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in rows):
+    for key in dict.fromkeys(
+        tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in rows
+    ):
         wanted = dict(zip(("quantile", "mu", *_KINDS), key, strict=True))
         regrets = [row["regret"] for row in select(rows, **wanted)]
         low, middle, high = map(float, np.quantile(regrets, [0.25, 0.5, 0.75]))
@@ -174,11 +190,17 @@ def _spread(line: Row) -> float:
 def judge_boxes(rows: list[Row]) -> list[Check]:
     """Hold the box plots of Figures 7 to 9 against the runs: medians and widths by budget."""
     lines = table_of_boxes(rows)
-    ordered, wider, steps = 0, 0, 0
+    ordered = 0
+    wider = 0
+    steps = 0
     for level in LEVELS:
         path = [
             *select(lines, quantile=level, algorithm=PLAIN),
-            *(line for mu in BUDGETS for line in select(lines, quantile=level, mu=mu, variant="paper")),
+            *(
+                line
+                for mu in BUDGETS
+                for line in select(lines, quantile=level, mu=mu, variant="paper")
+            ),
         ]
         for a, b in pairwise(path):
             steps += 1
@@ -208,7 +230,11 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
             0 < steps == ordered,
             f"{ordered} of {steps} steps",
         ),
-        Check("So does the spread between the quartiles", 0 < steps == wider, f"{wider} of {steps} steps"),
+        Check(
+            "So does the spread between the quartiles",
+            0 < steps == wider,
+            f"{wider} of {steps} steps",
+        ),
         *medians,
     ]
 
@@ -234,10 +260,17 @@ def draw_boxes(rows: list[Row], figure: Any) -> None:
         ax.set_xticks(range(len(BUDGETS) + 1), ["not\nprivate", *(f"{mu:g}" for mu in BUDGETS)])
         ax.set_xlabel("budget mu")
     axes[0, 0].set_ylabel("regret")
-    finish(figure, axes, columns=3, note="Boxes: quartiles; whiskers: 1.5 times their distance; points: runs beyond.")
+    finish(
+        figure,
+        axes,
+        columns=3,
+        note="Boxes: quartiles; whiskers: 1.5 times their distance; points: runs beyond.",
+    )
 
 
-def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, alpha: float, label: str) -> None:
+def _boxes(
+    ax: Any, groups: list[list[float]], places: list[float], color: str, alpha: float, label: str
+) -> None:
     drawn = ax.boxplot(
         groups,
         positions=places,
@@ -253,7 +286,9 @@ def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, 
 
 
 def _theory(law: str, quantile: float) -> float:
-    """Return ``p tau (1 - tau) / (2 n f)``, the leading term of the regret without privacy at n = 400."""
+    """Return ``p tau (1 - tau) / (2 n f)``, the leading term of the regret without privacy at n
+    = 400.
+    """
     population = NewsvendorPopulation(COEFFICIENTS, law, quantile)
     point = float(population.theta_star[0] - population.location[0])
 
@@ -268,7 +303,9 @@ def _theory(law: str, quantile: float) -> float:
 
 
 def table_of_regrets(rows: list[Row]) -> list[Row]:
-    """Return mean and standard deviation by law, level and budget, with the published ones beside them."""
+    """Return mean and standard deviation by law, level and budget, with the published ones
+    beside them.
+    """
     pooled = [{**row, "quantile": "all"} for row in rows]
     lines = summarise([*rows, *pooled], ["law", "quantile", "mu", "algorithm", "variant"], "regret")
     for line in lines:
@@ -294,12 +331,16 @@ def judge_regrets(rows: list[Row]) -> list[Check]:
     checks = [
         Check(
             "Regret grows as the budget shrinks",
-            *_ordered(order, "budgets next to each other, the larger against the smaller, by law and level"),
+            *_ordered(
+                order,
+                "budgets next to each other, the larger against the smaller, by law and level",
+            ),
         ),
         Check(
             "Regrets vary little at n = 400: their standard deviation is below their mean",
             bool(steady) and max(steady) < 1,
-            f"at most {max(steady):.2f} of the mean; {sum(x < 1 for x in steady)} of {len(steady)} cells",
+            f"at most {max(steady):.2f} of the mean; {sum(x < 1 for x in steady)} of "
+            f"{len(steady)} cells",
         ),
         Check(
             "Heavy tails do little harm: at most twice the regret under normal errors",
@@ -308,13 +349,17 @@ def judge_regrets(rows: list[Row]) -> list[Check]:
         ),
     ]
     for variant, words in (("paper", "private"), ("not private", "not private")):
-        ratios = [line["published"] / line["regret"] for line in select(lines, quantile="all", variant=variant)]
+        ratios = [
+            line["published"] / line["regret"]
+            for line in select(lines, quantile="all", variant=variant)
+        ]
         near = sum(0.5 <= ratio <= 2 for ratio in ratios)
         checks.append(
             Check(
                 f"Published means, {words}: within a factor of two of ours over all levels",
                 0 < near == len(ratios),
-                f"{near} of {len(ratios)}; published over ours {min(ratios):.2f} to {max(ratios):.2f}",
+                f"{near} of {len(ratios)}; published over ours {min(ratios):.2f} to "
+                f"{max(ratios):.2f}",
             )
         )
     return [*checks, *_ours(rows)]

@@ -1,4 +1,6 @@
-"""Table 2: what a restaurant in Stuttgart pays for too much and too little lamb, with and without privacy."""
+"""Table 2: what a restaurant in Stuttgart pays for too much and too little lamb, with and
+without privacy.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,23 @@ __all__ = ["STUDY", "judge", "measure_splits", "privacy", "table"]
 
 Array = NDArray[np.float64]
 
-HOLDING, PENALTIES = 30.0, tuple(RESTAURANT_COSTS)
-DAYS, TEST_DAYS = 736, 184
-SPLITS, BLOCK = 100, 10
+HOLDING = 30.0
+PENALTIES = tuple(RESTAURANT_COSTS)
+DAYS = 736
+TEST_DAYS = 184
+SPLITS = 100
+BLOCK = 10
 #: Constant steps of the sound version in mapped units; the best one in hindsight counts.
 CONSTANT_STEPS = (0.4, 0.8, 1.2, 1.6, 2.4, 3.2, 4.8)
-# Public bounds of the five columns and of demand, as the loader states them: holiday, two lags, rain, temperature.
+# Public bounds of the five columns and of demand, as the loader states them: holiday, two lags,
+# rain, temperature.
 BOUNDS = (np.array([0.0, 0.0, 0.0, 0.0, -20.0]), np.array([1.0, 100.0, 100.0, 40.0, 40.0]))
 DEMAND = (0.0, 100.0)
 
 
 def _cost(penalty: float, orders: Array, demand: Array) -> float:
-    short, left = np.maximum(demand - orders, 0), np.maximum(orders - demand, 0)
+    short = np.maximum(demand - orders, 0)
+    left = np.maximum(orders - demand, 0)
     return float(np.mean(penalty * short + HOLDING * left))
 
 
@@ -46,12 +53,18 @@ def _with_constant(X: Array) -> Array:
 def _orders(
     X: Array, y: Array, fresh: Array, penalty: float, seed: int
 ) -> Iterator[tuple[str, str, float | None, float | None, Array]]:
-    """Yield algorithm, variant, budget, constant step and orders for fresh days, all from the same past days."""
+    """Yield algorithm, variant, budget, constant step and orders for fresh days, all from the
+    same past days.
+    """
     level = penalty / (penalty + HOLDING)
     theta = smoothed_fit(X, y, level, unit=float(y.std()))
     yield PLAIN, "not private", None, None, _with_constant(fresh) @ theta
-    # As printed: columns and demand standardised by the data's own moments, the step searched on the data.
-    centre, spread, middle, scale = X.mean(axis=0), X.std(axis=0), y.mean(), y.std()
+    # As printed: columns and demand standardised by the data's own moments, the step searched on
+    # the data.
+    centre = X.mean(axis=0)
+    spread = X.std(axis=0)
+    middle = y.mean()
+    scale = y.std()
     rows, new = (_with_constant((part - centre) / spread) for part in (X, fresh))
     stds = [noise_std(level, mu) for mu in BUDGETS]
     rng = np.random.default_rng([seed, 1])
@@ -60,9 +73,11 @@ def _orders(
         yield PRINTED, "paper", mu, None, middle + scale * (new @ beta)
     # Soundly: mapped by the public bounds that DPNewsvendor is told, a constant step.
     row_map = RowMap.from_bounds(X.shape[1], BOUNDS)
-    shift, factor = np.array(row_map.shift), np.array(row_map.scale)
+    shift = np.array(row_map.shift)
+    factor = np.array(row_map.scale)
     mapped, new = ((np.clip(part, *BOUNDS) - shift) * factor for part in (X, fresh))
-    middle, scale = sum(DEMAND) / 2, (DEMAND[1] - DEMAND[0]) / 2
+    middle = sum(DEMAND) / 2
+    scale = (DEMAND[1] - DEMAND[0]) / 2
     for mu in BUDGETS:
         rng = np.random.default_rng([seed, 1])
         std = calibrated_std(level, mu)
@@ -84,9 +99,12 @@ def measure_splits(data: Dataset, cell: Cell) -> list[Row]:
     table = []
     for split in range(cell["first"], cell["first"] + cell["splits"]):
         order = np.random.default_rng(split).permutation(len(y))
-        test, train = order[:TEST_DAYS], order[TEST_DAYS:]
+        test = order[:TEST_DAYS]
+        train = order[TEST_DAYS:]
         for penalty in PENALTIES:
-            for algorithm, variant, mu, step, orders in _orders(X[train], y[train], X[test], penalty, split):
+            for algorithm, variant, mu, step, orders in _orders(
+                X[train], y[train], X[test], penalty, split
+            ):
                 row: Row = {
                     "penalty": penalty,
                     "mu": mu,
@@ -117,7 +135,9 @@ def _settled(rows: list[Row]) -> list[Row]:
 
 
 def table(rows: list[Row]) -> list[Row]:
-    """Return mean costs by penalty, budget and algorithm, their surplus over no privacy, and the published ones."""
+    """Return mean costs by penalty, budget and algorithm, their surplus over no privacy, and the
+    published ones.
+    """
     lines = summarise(_settled(rows), ["penalty", "mu", "algorithm", "variant", "step"], "cost")
     for line in lines:
         (plain,) = select(lines, penalty=line["penalty"], algorithm=PLAIN)
@@ -131,8 +151,10 @@ def table(rows: list[Row]) -> list[Row]:
 
 def judge(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Table 2, and its numbers, against the runs."""
-    settled, lines = _settled(rows), table(rows)
-    printed, ours = select(lines, variant="paper"), select(lines, algorithm=OURS)
+    settled = _settled(rows)
+    lines = table(rows)
+    printed = select(lines, variant="paper")
+    ours = select(lines, algorithm=OURS)
     plain = select(lines, algorithm=PLAIN)
     order: list[Row] = []
     for more, less in zip((None, *BUDGETS), BUDGETS, strict=False):
@@ -142,8 +164,13 @@ def judge(rows: list[Row]) -> list[Check]:
     words = "budgets next to each other, the larger against the smaller, by penalty"
     checks = [
         Check("Cost grows as the budget shrinks", holds, f"{words}: {evidence}"),
-        _within("Private costs are at most 2 % above the cost without privacy", printed, "surplus %", "paper"),
-    ]  # fmt: skip
+        _within(
+            "Private costs are at most 2 % above the cost without privacy",
+            printed,
+            "surplus %",
+            "paper",
+        ),
+    ]
     for words, chosen in (("without privacy", plain), ("with privacy", printed)):
         ratios = [line["published"] / line["cost"] for line in chosen]
         near = sum(abs(ratio - 1) <= 0.03 for ratio in ratios)
@@ -151,18 +178,26 @@ def judge(rows: list[Row]) -> list[Check]:
             Check(
                 f"Published costs {words} are ours to 3 %",
                 0 < near == len(ratios),
-                f"{near} of {len(ratios)}; published over ours {min(ratios):.3f} to {max(ratios):.3f}",
+                f"{near} of {len(ratios)}; published over ours {min(ratios):.3f} to "
+                f"{max(ratios):.3f}",
             )
         )
     for rival, words in (
         ("sound", "the sound version of Algorithm 1"),
         ("paper", "Algorithm 1 searching its step and scaling by the data unpaid"),
     ):
-        comparison = paired(settled, {"algorithm": OURS}, {"variant": rival}, ["penalty", "mu"], "cost")
+        comparison = paired(
+            settled, {"algorithm": OURS}, {"variant": rival}, ["penalty", "mu"], "cost"
+        )
         holds, evidence = all_not_worse(comparison)
         checks.append(
-            Check(f"DPNewsvendor is not worse than {words}, in every cell", holds, evidence, "dpconvex")
-        )  # fmt: skip
+            Check(
+                f"DPNewsvendor is not worse than {words}, in every cell",
+                holds,
+                evidence,
+                "dpconvex",
+            )
+        )
     within = "DPNewsvendor's costs are at most 2 % above the cost without privacy"
     return [*checks, _within(within, ours, "surplus %", "dpconvex")]
 
@@ -178,16 +213,21 @@ def privacy() -> list[PrivacyLine]:
     """State the privacy of one row, and what that means for one day."""
     levels = [penalty / (penalty + HOLDING) for penalty in PENALTIES]
     model = _model(PENALTIES[0], BUDGETS[0])
-    step = "The step is the best of a few in hindsight, which no private run could know: it flatters this variant."
-    lines = privacy_lines(levels, DAYS - TEST_DAYS, len(BOUNDS[0]), model, step, scaled_by_data=True)
+    step = (
+        "The step is the best of a few in hindsight, which no private run could know: it "
+        "flatters this variant."
+    )
+    lines = privacy_lines(
+        levels, DAYS - TEST_DAYS, len(BOUNDS[0]), model, step, scaled_by_data=True
+    )
     days = [
         PrivacyLine(
             f"{algorithm}, a whole day",
             variant,
             "mu per row",
             "per day at most " + ", ".join(f"{3 * mu:g} where {mu:g} is spent" for mu in BUDGETS),
-            "A day's demand is the target of one row and a lag in two others: replacing the day replaces three rows, "
-            "and Gaussian DP grows with their number.",
+            "A day's demand is the target of one row and a lag in two others: replacing the day "
+            "replaces three rows, and Gaussian DP grows with their number.",
         )
         for algorithm, variant in ((f"{PRINTED}, a public step", "sound"), (OURS, "dpconvex"))
     ]

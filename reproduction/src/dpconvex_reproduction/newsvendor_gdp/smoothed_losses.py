@@ -1,7 +1,7 @@
 r"""Figure 2: the check loss, Horowitz's smoothing of it, and its convolution with a kernel.
 
-Horowitz puts ``G(-u / h)`` in place of the indicator: ``u (tau - G(-u / h))``, with G the normal distribution function
-here. Convolution averages the loss itself: ``int rho(u - h v) phi(v) dv``.
+Horowitz puts ``G(-u / h)`` in place of the indicator: ``u (tau - G(-u / h))``, with G the normal
+distribution function here. Convolution averages the loss itself: ``int rho(u - h v) phi(v) dv``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Array = NDArray[np.float64]
 LEVELS = (0.25, 0.5, 0.75)
 BANDWIDTH = 1.0
 _POINTS = np.linspace(-4.0, 4.0, 161)
-_CHECK, _HOROWITZ, _CONVOLUTION = "check loss", "Horowitz", "convolution"
+_CHECK = "check loss"
+_HOROWITZ = "Horowitz"
+_CONVOLUTION = "convolution"
 
 
 def check_loss(u: Array, quantile: float) -> Array:
@@ -39,10 +41,13 @@ def horowitz(u: Array, quantile: float, bandwidth: float = BANDWIDTH) -> Array:
 
 
 def convolved(u: Array, quantile: float, bandwidth: float = BANDWIDTH) -> Array:
-    """Return the convolution with a normal density by its definition: quadrature on both sides of the kink."""
+    """Return the convolution with a normal density by its definition: quadrature on both sides
+    of the kink.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(80)
     total = np.zeros_like(u)
-    kink, reach = u / bandwidth, 12.0
+    kink = u / bandwidth
+    reach = 12.0
     for low, high in ((-reach, kink), (kink, reach)):
         half = (np.asarray(high) - low) / 2
         v = (np.asarray(high) + low)[..., None] / 2 + half[..., None] * nodes
@@ -69,7 +74,13 @@ def measure(cell: Cell) -> list[Row]:
         (_CONVOLUTION, "dpconvex", product.value(_POINTS, np.zeros(1))),
     )
     return [
-        {"quantile": level, "algorithm": name, "variant": variant, "u": float(u), "loss": float(value)}
+        {
+            "quantile": level,
+            "algorithm": name,
+            "variant": variant,
+            "u": float(u),
+            "loss": float(value),
+        }
         for name, variant, values in lines
         for u, value in zip(_POINTS, np.asarray(values), strict=True)
     ]
@@ -99,9 +110,12 @@ def table(rows: list[Row]) -> list[Row]:
 def judge(rows: list[Row]) -> list[Check]:
     """Hold Remark 1 and Lemma 1 against the grid."""
     bends = {
-        name: [float(np.diff(_losses(rows, quantile=q, algorithm=name, variant="paper"), 2).min()) for q in LEVELS]
+        name: [
+            float(np.diff(_losses(rows, quantile=q, algorithm=name, variant="paper"), 2).min())
+            for q in LEVELS
+        ]
         for name in (_HOROWITZ, _CONVOLUTION)
-    }  # fmt: skip
+    }
     gaps = np.concatenate(
         [
             _losses(rows, quantile=q, algorithm=_CONVOLUTION, variant="paper")
@@ -124,7 +138,8 @@ def judge(rows: list[Row]) -> list[Check]:
         Check(
             "Horowitz's smoothing is not convex",
             all(bend < -1e-6 for bend in bends[_HOROWITZ]),
-            f"smallest second difference {max(bends[_HOROWITZ]):.2g} or less at {len(LEVELS)} levels",
+            f"smallest second difference {max(bends[_HOROWITZ]):.2g} or less at {len(LEVELS)} "
+            "levels",
         ),
         Check(
             "The convolution is convex",

@@ -1,4 +1,6 @@
-"""Figure 3: trade-off functions of Gaussian DP, with what an attack attains on the algorithms beside them."""
+"""Figure 3: trade-off functions of Gaussian DP, with what an attack attains on the algorithms
+beside them.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,9 @@ def table(rows: list[Row]) -> list[Row]:
     curves = [
         row
         for row in rows
-        if "mu_at_least" not in row and abs(10 * row["type_one"] - round(10 * row["type_one"])) < 1e-9
-    ]  # fmt: skip
+        if "mu_at_least" not in row
+        and abs(10 * row["type_one"] - round(10 * row["type_one"])) < 1e-9
+    ]
     return [*_attacks(rows), *curves]
 
 
@@ -82,26 +85,33 @@ def judge(rows: list[Row]) -> list[Check]:
     off = max(float(np.abs(curves[mu] - _curve(rows, mu, "dpconvex")).max()) for mu in LEVELS)
     checks = [
         Check(
-            "Every trade-off function is convex, falls, and lies below 1 - alpha; a larger mu lies lower",
+            "Every trade-off function is convex, falls, and lies below 1 - alpha; a larger mu "
+            "lies lower",
             all(shaped) and nested,
             f"{sum(shaped)} of {len(shaped)} curves",
         ),
         Check(
-            "mu up to 0.5 is reasonable privacy, mu above 6 almost none: best test's two errors add up to 0.8 and 0.01",
+            "mu up to 0.5 is reasonable privacy, mu above 6 almost none: best test's two errors "
+            "add up to 0.8 and 0.01",
             errors[0.5] >= 0.8 and errors[6.0] <= 0.01,
             ", ".join(f"mu = {mu:g}: {error:.3g}" for mu, error in errors.items()),
         ),
     ]
     checks.append(
         Check(
-            "GaussianDP.tradeoff is this function", off < 1e-9, f"largest difference {off:.1e}", "dpconvex"
+            "GaussianDP.tradeoff is this function",
+            off < 1e-9,
+            f"largest difference {off:.1e}",
+            "dpconvex",
         )
-    )  # fmt: skip
+    )
     return checks
 
 
 def draw(rows: list[Row], figure: Any) -> None:
-    """Draw the curves as in the paper, and the attacks' errors against the three budgets of the experiments."""
+    """Draw the curves as in the paper, and the attacks' errors against the three budgets of the
+    experiments.
+    """
     axes = panels(figure, 2, height=4.2)
     for ax, levels in zip(axes[0], (LEVELS, BUDGETS), strict=True):
         for mu in levels:

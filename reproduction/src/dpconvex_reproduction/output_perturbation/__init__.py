@@ -1,4 +1,6 @@
-"""Output perturbation: its algorithms as printed, and Tables 1 to 6 with a simulation for each class."""
+"""Output perturbation: its algorithms as printed, and Tables 1 to 6 with a simulation for each
+class.
+"""
 
 from dpconvex_reproduction.output_perturbation.algorithms import (
     PrintedNoise,

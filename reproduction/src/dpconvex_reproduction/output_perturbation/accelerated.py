@@ -1,7 +1,9 @@
-r"""Accelerated methods: Nesterov's, optionally in a ball, Katyusha on a few records at a time, and minimax.
+r"""Accelerated methods: Nesterov's, optionally in a ball, Katyusha on a few records at a time, and
+minimax.
 
-A saddle point ``min_w G(w)``, ``G(w) = max_{v in V} H(w, v)``, for smooth H that is strongly convex in w and strongly
-concave in v, takes an accelerated proximal point method outside and accelerated ascent inside.
+A saddle point ``min_w G(w)``, ``G(w) = max_{v in V} H(w, v)``, for smooth H that is strongly convex
+in w and strongly concave in v, takes an accelerated proximal point method outside and accelerated
+ascent inside.
 """
 
 from __future__ import annotations
@@ -33,18 +35,26 @@ from dpconvex.solvers.certified_descent import (
 from dpconvex.types import Array
 
 __all__ = [
-    "AcceleratedGradient", "Katyusha", "MinimaxProximalPoint", "SaddleProblem", "SolverRecords",
-    "accelerated_curvature_bound", "load_solver_records", "saddle_problem",
-]  # fmt: skip
+    "AcceleratedGradient",
+    "Katyusha",
+    "MinimaxProximalPoint",
+    "SaddleProblem",
+    "SolverRecords",
+    "accelerated_curvature_bound",
+    "load_solver_records",
+    "saddle_problem",
+]
 
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
 
 
 @dataclass(frozen=True)
 class SolverRecords:
-    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean over n.
+    """All records of an objective in memory, with weights ``n w_i / N``, so that F is a plain mean
+    over n.
 
-    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
+    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b,
+    theta>``.
     """
 
     rows: Array
@@ -67,12 +77,14 @@ class SolverRecords:
 
 
 def load_solver_records(objective: EmpiricalObjective, solver: str) -> SolverRecords:
-    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
+    """Return all records of an objective in memory, or raise if it cannot be seen record by
+    record.
+    """
     rows = objective.rows if isinstance(objective, EmpiricalObjective) else None
     if not isinstance(rows, MemoryRows) or isinstance(rows, SparseRows):
         raise TypeError(
-            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
-            "with all their zeros. Use Newton() or LBFGS()."
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in "
+            "memory with all their zeros. Use Newton() or LBFGS()."
         )
     block, targets, weights = rows.mapped()
     block = np.ascontiguousarray(block)
@@ -88,13 +100,14 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
 
     With condition number ``k = smoothness / strong_convexity``:
     ``y_t = project(w_{t-1} - gradient(w_{t-1}) / smoothness)``,
-    ``w_t = y_t + (sqrt(k) - 1) / (sqrt(k) + 1) (y_t - y_{t-1})``. An error shrinks by ``1 - 1/sqrt(k)`` per step.
+    ``w_t = y_t + (sqrt(k) - 1) / (sqrt(k) + 1) (y_t - y_{t-1})``. An error shrinks by
+    ``1 - 1/sqrt(k)`` per step.
 
     Parameters
     ----------
     radius : float, optional
-        Minimise over ``||theta|| <= radius``. The certificate is then the distance of 0 to the gradient plus the normal
-        cone of the ball through the returned point.
+        Minimise over ``||theta|| <= radius``. The certificate is then the distance of 0 to the
+        gradient plus the normal cone of the ball through the returned point.
     restart : bool, default=True
         Whether momentum that points uphill is dropped; False is the textbook method.
     max_iterations : int, default=200_000
@@ -108,7 +121,9 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
     needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
     def _search(self, objective: Objective, descent: CertifiedDescent, point: Array) -> Solution:
-        """Search by accelerated gradient steps (Nesterov), projected on the ball if there is one."""
+        """Search by accelerated gradient steps (Nesterov), projected on the ball if there is
+        one.
+        """
         if self.radius is not None and not self.radius > 0:
             raise parameter_error("radius", "AcceleratedGradient", "positive", repr(self.radius))
         smoothness = accelerated_curvature_bound(objective)
@@ -117,16 +132,24 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
         previous = ahead = self._project(point)
         for _ in range(self.max_iterations):
             descent.iterations += 1
-            gradient = descent.evaluate(ahead).gradient if self.radius is None else objective.gradient(ahead)
+            gradient = (
+                descent.evaluate(ahead).gradient
+                if self.radius is None
+                else objective.gradient(ahead)
+            )
             new = self._project(ahead - gradient / smoothness)
-            if self.radius is not None and smoothness * float(np.linalg.norm(ahead - new)) <= 4 * descent.tolerance:
+            if (
+                self.radius is not None
+                and smoothness * float(np.linalg.norm(ahead - new)) <= 4 * descent.tolerance
+            ):
                 self._certify_accelerated(descent, new, self.radius)
             uphill = float((ahead - new) @ (new - previous)) > 0
             factor = 0.0 if self.restart and uphill else momentum
-            ahead, previous = new + factor * (new - previous), new
+            ahead = new + factor * (new - previous)
+            previous = new
         raise ConvergenceError(
-            f"AcceleratedGradient took {self.max_iterations} steps without a certificate. Use Newton(), "
-            "a larger alpha or a larger tolerance."
+            f"AcceleratedGradient took {self.max_iterations} steps without a certificate. Use "
+            "Newton(), a larger alpha or a larger tolerance."
         )
 
     def _project(self, point: Array) -> Array:
@@ -138,7 +161,9 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
 
     @staticmethod
     def _certify_accelerated(descent: CertifiedDescent, point: Array, radius: float) -> None:
-        """Raise `DescentCertified` if 0 is near an accelerated point's gradient plus the ball's normal cone."""
+        """Raise `DescentCertified` if 0 is near an accelerated point's gradient plus the ball's
+        normal cone.
+        """
         gradient = descent.objective.gradient(point)
         size = float(np.linalg.norm(point))
         if size >= radius * (1 - 2.0**-48):
@@ -154,11 +179,12 @@ class AcceleratedGradient(CertifiedSolver[Objective]):
 class Katyusha(CertifiedSolver[EmpiricalObjective]):
     r"""Accelerated stochastic gradients with variance reduction (Allen-Zhu 2017), in mini-batches.
 
-    An epoch takes the full gradient at a snapshot and then ``m = 2 n / batch_size`` steps with gradients corrected by
-    it, pulled half-way towards the snapshot. With per-record smoothness ``beta`` and
-    ``tau = min(sqrt(m alpha / (3 beta)), 1/2)`` a gap is reached in about ``(n + sqrt(n beta / alpha)) log(1/gap)``
-    visits of a record. The penalty and the linear term are handled by their exact proximal step. Needs an
-    :class:`EmpiricalObjective` with a smooth loss, ``alpha > 0`` and rows in memory.
+    An epoch takes the full gradient at a snapshot and then ``m = 2 n / batch_size`` steps with
+    gradients corrected by it, pulled half-way towards the snapshot. With per-record smoothness
+    ``beta`` and ``tau = min(sqrt(m alpha / (3 beta)), 1/2)`` a gap is reached in about
+    ``(n + sqrt(n beta / alpha)) log(1/gap)`` visits of a record. The penalty and the linear term
+    are handled by their exact proximal step. Needs an :class:`EmpiricalObjective` with a smooth
+    loss, ``alpha > 0`` and rows in memory.
 
     Parameters
     ----------
@@ -174,9 +200,12 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
     max_epochs: int = 2000
     seed: int = 0
 
-    def _search(self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array) -> Solution:
+    def _search(
+        self, objective: EmpiricalObjective, descent: CertifiedDescent, point: Array
+    ) -> Solution:
         records = load_solver_records(objective, "Katyusha")
-        alpha, count = records.alpha, records.count
+        alpha = records.alpha
+        count = records.count
         batch = min(self.batch_size, count)
         steps = max(1, 2 * count // batch)
         squares = records.weights * np.einsum("ij,ij->i", records.rows, records.rows)
@@ -190,7 +219,9 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
             descent.iterations += 1
             gradient = descent.evaluate(snapshot).gradient - alpha * snapshot
             anchors = records.slopes(snapshot)
-            total, weight, mass = np.zeros_like(point), 1.0, 0.0
+            total = np.zeros_like(point)
+            weight = 1.0
+            mass = 0.0
             visited = rng.integers(0, count, (steps, batch))
             for chosen in visited:
                 here = pull * fast + 0.5 * snapshot + (0.5 - pull) * slow
@@ -198,22 +229,29 @@ class Katyusha(CertifiedSolver[EmpiricalObjective]):
                 direction = gradient + change @ records.rows[chosen] / batch
                 fast = (fast - step * direction) / growth
                 slow = (3 * beta * here - direction) / (3 * beta + alpha)
-                total, mass, weight = total + weight * slow, mass + weight, weight * growth
+                total = total + weight * slow
+                mass = mass + weight
+                weight = weight * growth
             snapshot = total / mass
         raise ConvergenceError(
-            f"Katyusha took {self.max_epochs} epochs without a certificate. Use Newton(), a larger alpha or a "
-            "larger tolerance."
+            f"Katyusha took {self.max_epochs} epochs without a certificate. Use Newton(), a "
+            "larger alpha or a larger tolerance."
         )
 
 
 def accelerated_curvature_bound(objective: Any) -> float:
-    """Return an upper bound of the curvature of F: a private number, for a mean of losses tight for the data.
+    """Return an upper bound of the curvature of F: a private number, for a mean of losses tight for
+    the data.
 
-    It is ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus alpha; the public
-    bound where a tilt or an adversary adds curvature.
+    It is ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus
+    alpha; the public bound where a tilt or an adversary adds curvature.
     """
     public = float(objective.smoothness)
-    if not isinstance(objective, EmpiricalObjective) or objective.dim > EXACT_DIM or not math.isfinite(public):
+    if (
+        not isinstance(objective, EmpiricalObjective)
+        or objective.dim > EXACT_DIM
+        or not math.isfinite(public)
+    ):
         return public
     part = takes_sparse_blocks(lambda block, y, w: (block_gram(block, w),))
     (moment,) = objective.rows.sum(part)
@@ -231,9 +269,11 @@ class SaddleProblem:
     dim, adversary_dim : int
         Sizes of w and of v (flattened).
     gradient_w, gradient_v : callable
-        Gradients of H as functions of (w, v), each with a floating-point error of at most ``rounding``.
+        Gradients of H as functions of (w, v), each with a floating-point error of at most
+        ``rounding``.
     strong_convexity, strong_concavity, smoothness : float
-        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole gradient.
+        Lower bounds of the curvature in w and of minus that in v; Lipschitz constant of the whole
+        gradient.
     project : callable, optional
         Euclidean projection of v on the convex set V; the identity by default.
     """
@@ -250,26 +290,34 @@ class SaddleProblem:
 
     def __post_init__(self) -> None:
         for name in ("strong_convexity", "strong_concavity", "smoothness"):
-            check_positive(name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v.")
+            check_positive(
+                name, "SaddleProblem", getattr(self, name), "Add a small quadratic in w or in v."
+            )
 
     def ascent_residual(self, w: Array, v: Array) -> float:
-        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length of an ascent step."""
+        """Bound ``||v - argmax_V H(w, .)|| strong_concavity / 2``: smoothness times the length
+        of an ascent step.
+        """
         step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
         return self.smoothness * float(np.linalg.norm(step)) + self.rounding
 
 
 def saddle_problem(objective: CostlyAdversaryObjective) -> SaddleProblem:
-    r"""Return the saddle problem ``min_theta max_v`` of an adversary who pays, for `MinimaxProximalPoint`.
+    r"""Return the saddle problem ``min_theta max_v`` of an adversary who pays, for
+    `MinimaxProximalPoint`.
 
-    The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
-    Hessian have the same scale. Rows are kept in memory.
+    The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both
+    blocks of the Hessian have the same scale. Rows are kept in memory.
     """
     assert isinstance(objective.rows, MemoryRows), "the adversary moves rows in memory"
     block, y, w = objective.rows.mapped()
     scale = np.sqrt(np.where(w > 0, w, 1.0) / objective.divisor)[:, None]
     lead = int(objective.rows.row_map.fit_intercept)
-    count, width = len(y), objective.dim - lead
-    loss, cost, alpha = objective.loss, objective.cost, objective.alpha
+    count = len(y)
+    width = objective.dim - lead
+    loss = objective.loss
+    cost = objective.cost
+    alpha = objective.alpha
 
     def slopes(theta: Array, q: Array) -> tuple[Array, Array]:
         moves = q.reshape(count, width) / scale
@@ -296,13 +344,15 @@ def saddle_problem(objective: CostlyAdversaryObjective) -> SaddleProblem:
 
 @dataclass(frozen=True)
 class MinimaxProximalPoint:
-    r"""Minimise ``G(w) = max_v H(w, v)`` with a certified gradient norm of G (Lin, Jin and Jordan 2020).
+    r"""Minimise ``G(w) = max_v H(w, v)`` with a certified gradient norm of G (Lin, Jin and Jordan
+    2020).
 
-    Outside, an accelerated proximal point method on G with proximal weight equal to the smoothness: about
-    ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a saddle point that is well conditioned
-    in w; it is found by Nesterov's accelerated ascent in v on ``min_w H(w, v) + smoothness ||w - center||^2 / 2``,
-    whose minimum over w takes a few gradient steps. The certificate holds at the point w returned: with v within e of
-    the maximiser, ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
+    Outside, an accelerated proximal point method on G with proximal weight equal to the smoothness:
+    about ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a saddle point
+    that is well conditioned in w; it is found by Nesterov's accelerated ascent in v on
+    ``min_w H(w, v) + smoothness ||w - center||^2 / 2``, whose minimum over w takes a few gradient
+    steps. The certificate holds at the point w returned: with v within e of the maximiser,
+    ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
 
     Parameters
     ----------
@@ -313,15 +363,17 @@ class MinimaxProximalPoint:
     max_iterations: int = 10_000
 
     def solve(self, objective: SaddleProblem, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise G until its certified gradient norm is at most `tolerance`; see :meth:`Solver.solve`.
+        """Minimise G until its certified gradient norm is at most `tolerance`; see
+        :meth:`Solver.solve`.
 
-        ``start`` is where w begins; v begins at the projection of 0. The solution's ``iterations`` counts gradients.
+        ``start`` is where w begins; v begins at the projection of 0. The solution's ``iterations``
+        counts gradients.
         """
         point = np.array(start, dtype=np.float64)
         if point.shape != (objective.dim,):
             raise ValueError(
-                f"The 'start' parameter of MinimaxProximalPoint.solve must have shape ({objective.dim},). "
-                f"Got shape {point.shape} instead."
+                "The 'start' parameter of MinimaxProximalPoint.solve must have shape "
+                f"({objective.dim},). Got shape {point.shape} instead."
             )
         run = _MinimaxRun(objective)
         weight = objective.smoothness
@@ -332,7 +384,9 @@ class MinimaxProximalPoint:
         accuracy = math.inf
         for _ in range(self.max_iterations):
             accuracy = min(accuracy, 0.1 * (run.gradient_norm(ahead, adversary) + 1e-300))
-            point, adversary = run.proximal_step(ahead, adversary, weight, max(accuracy, 0.02 * tolerance))
+            point, adversary = run.proximal_step(
+                ahead, adversary, weight, max(accuracy, 0.02 * tolerance)
+            )
             # The maximiser at the point itself is what the certificate needs.
             adversary = run.maximise(point, adversary, 0.02 * tolerance)
             norm = run.certified_norm(point, adversary)
@@ -341,10 +395,11 @@ class MinimaxProximalPoint:
             accuracy = 0.05 * norm / root
             uphill = float((ahead - point) @ (point - previous)) > 0
             factor = 0.0 if uphill else momentum
-            ahead, previous = point + factor * (point - previous), point
+            ahead = point + factor * (point - previous)
+            previous = point
         raise ConvergenceError(
-            f"MinimaxProximalPoint took {self.max_iterations} steps without a certificate. Use a larger tolerance, "
-            "strong_convexity or strong_concavity."
+            f"MinimaxProximalPoint took {self.max_iterations} steps without a certificate. Use a "
+            "larger tolerance, strong_convexity or strong_concavity."
         )
 
 
@@ -367,7 +422,9 @@ class _MinimaxRun:
         return self.gradient_norm(w, v) + problem.rounding + problem.smoothness * distance
 
     def maximise(self, w: Array, v: Array, accuracy: float) -> Array:
-        """Ascend by accelerated steps in v at fixed w until the gradient error in w is below `accuracy`."""
+        """Ascend by accelerated steps in v at fixed w until the gradient error in w is below
+        `accuracy`.
+        """
         problem = self.problem
 
         def slope(at: Array) -> Array:
@@ -378,10 +435,16 @@ class _MinimaxRun:
 
     def _ascent_target(self, accuracy: float) -> float:
         problem = self.problem
-        return max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
+        return max(
+            accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding
+        )
 
-    def proximal_step(self, center: Array, v: Array, weight: float, accuracy: float) -> tuple[Array, Array]:
-        """Return the accelerated method's saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
+    def proximal_step(
+        self, center: Array, v: Array, weight: float, accuracy: float
+    ) -> tuple[Array, Array]:
+        """Return the accelerated method's saddle point of ``H + (weight/2) ||w - center||^2`` up
+        to `accuracy`.
+        """
         problem = self.problem
         w = center
 
@@ -397,7 +460,9 @@ class _MinimaxRun:
         v = self._ascend_minimax(slope, v, curvature, target)
         return self._descend_minimax(w, v, center, weight, 0.1 * accuracy), v
 
-    def _descend_minimax(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
+    def _descend_minimax(
+        self, w: Array, v: Array, center: Array, weight: float, accuracy: float
+    ) -> Array:
         """Take gradient steps on the well-conditioned ``H(., v) + (weight/2) ||. - center||^2``."""
         problem = self.problem
         curvature = problem.smoothness + weight
@@ -410,10 +475,13 @@ class _MinimaxRun:
             if float(np.linalg.norm(gradient)) <= max(accuracy, 4 * problem.rounding):
                 return ahead
             new = ahead - gradient / curvature
-            ahead, previous = new + momentum * (new - previous), new
+            ahead = new + momentum * (new - previous)
+            previous = new
         return previous
 
-    def _ascend_minimax(self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float) -> Array:
+    def _ascend_minimax(
+        self, slope: Callable[[Array], Array], v: Array, curvature: float, target: float
+    ) -> Array:
         root = math.sqrt(curvature / self.problem.strong_concavity)
         momentum = (root - 1) / (root + 1)
         previous = ahead = v
@@ -421,5 +489,6 @@ class _MinimaxRun:
             new = self.problem.project(ahead + slope(ahead) / curvature)
             if curvature * float(np.linalg.norm(new - ahead)) <= target:
                 return new
-            ahead, previous = new + momentum * (new - previous), new
+            ahead = new + momentum * (new - previous)
+            previous = new
         return previous

@@ -1,8 +1,10 @@
-r"""Adversarial training by output perturbation (section 5.2): excess adversarial risk, and the minimax solver's steps.
+r"""Adversarial training by output perturbation (section 5.2): excess adversarial risk, and the
+minimax solver's steps.
 
-The member is the logistic loss of a margin from which an l2 adversary of radius rho takes ``rho M(w)``, ``M`` the norm
-smoothed over a width of 0.01, plus ``(mu/2) ||w||^2``: smooth in w, as Theorem 5.3 asks. Margins of unit rows shrink
-with ``1/sqrt(d)``, and so does the radius: it is stated for d = 4.
+The member is the logistic loss of a margin from which an l2 adversary of radius rho takes
+``rho M(w)``, ``M`` the norm smoothed over a width of 0.01, plus ``(mu/2) ||w||^2``: smooth in w, as
+Theorem 5.3 asks. Margins of unit rows shrink with ``1/sqrt(d)``, and so does the radius: it is
+stated for d = 4.
 """
 
 from __future__ import annotations
@@ -20,11 +22,19 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
 from dpconvex.privacy import RobustBounds
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.output_perturbation.accelerated import MinimaxProximalPoint, saddle_problem
+from dpconvex_reproduction.output_perturbation.accelerated import (
+    MinimaxProximalPoint,
+    saddle_problem,
+)
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_8
 from dpconvex_reproduction.output_perturbation.members import MU, POPULATION, Draw, member
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, theorem_3_2
-from dpconvex_reproduction.output_perturbation.printed import laplace_or_gaussian, printed, project, stopped_epsilon
+from dpconvex_reproduction.output_perturbation.printed import (
+    laplace_or_gaussian,
+    printed,
+    project,
+    stopped_epsilon,
+)
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "RISKS", "STEPS", "adversarial_problem", "robust_bounds"]
@@ -51,30 +61,58 @@ def scaled(radius: float, d: int) -> float:
 def robust_bounds(n: int, d: int, radius: float) -> RobustBounds:
     """Return the public facts of the member; the radius is that for d = 4."""
     return RobustBounds(
-        n, d, Logistic(), 1.0, 1.0, fit_intercept=False, alpha=MU, radius=scaled(radius, d), width=WIDTH
+        n,
+        d,
+        Logistic(),
+        1.0,
+        1.0,
+        fit_intercept=False,
+        alpha=MU,
+        radius=scaled(radius, d),
+        width=WIDTH,
     )
 
 
-def adversarial_problem(n: int, d: int, epsilon: float, delta: float, radius: float) -> OutputProblem:
+def adversarial_problem(
+    n: int, d: int, epsilon: float, delta: float, radius: float
+) -> OutputProblem:
     """Return the paper's constants, the penalty's parts included."""
-    facts, ball = robust_bounds(n, d, radius), member("smooth strongly convex", d).radius
+    facts = robust_bounds(n, d, radius)
+    ball = member("smooth strongly convex", d).radius
     return OutputProblem(
-        facts.lipschitz + MU * ball, ball, n, d, epsilon, delta,
-        strong_convexity=MU, smoothness=facts.smoothness + MU,
-    )  # fmt: skip
+        facts.lipschitz + MU * ball,
+        ball,
+        n,
+        d,
+        epsilon,
+        delta,
+        strong_convexity=MU,
+        smoothness=facts.smoothness + MU,
+    )
 
 
-def default_model(d: int, epsilon: float, delta: float, radius: float, seed: int = 0) -> DPRobustClassifier:
+def default_model(
+    d: int, epsilon: float, delta: float, radius: float, seed: int = 0
+) -> DPRobustClassifier:
     """Return our estimator, told the paper's ball and the objective's own penalty."""
     return DPRobustClassifier(
-        scaled(radius, d), epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
-        coef_bound=member("smooth strongly convex", d).radius, classes=[-1.0, 1.0], random_state=seed,
-    )  # fmt: skip
+        scaled(radius, d),
+        epsilon=epsilon,
+        delta=delta,
+        row_norm=1.0,
+        fit_intercept=False,
+        alpha=MU,
+        coef_bound=member("smooth strongly convex", d).radius,
+        classes=[-1.0, 1.0],
+        random_state=seed,
+    )
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell per seed and delta."""
-    return [{"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)]
+    return [
+        {"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)
+    ]
 
 
 def settings() -> list[dict[str, Any]]:
@@ -102,11 +140,14 @@ class _Attacked:
         return AdversarialObjective(rows, Logistic(), MU, reach, "l2", WIDTH, divisor=n)
 
     def minimiser(self, population: bool = False, radius: float | None = None) -> Array:
-        draw, mechanism = self.draw, OutputPerturbation()
+        draw = self.draw
+        mechanism = OutputPerturbation()
         radius = self.radius if radius is None else radius
         n = POPULATION if population else draw.n
         counts = np.ones(POPULATION) if population else draw.counts
-        certificate = mechanism.certify(robust_bounds(n, draw.member.d, radius), guarantee_of(1.0, 0.0), seeded=True)
+        certificate = mechanism.certify(
+            robust_bounds(n, draw.member.d, radius), guarantee_of(1.0, 0.0), seeded=True
+        )
         return mechanism.minimise(self.objective(counts, n, radius), certificate)
 
     def excess(self, points: Array, population: bool, best: Array) -> float:
@@ -123,11 +164,14 @@ class _Attacked:
 
 
 def _measure(delta: float, seed: int, radius: float, n: int, epsilon: float, d: int) -> list[Row]:
-    problem, pure = adversarial_problem(n, d, epsilon, delta, radius), delta == 0
+    problem = adversarial_problem(n, d, epsilon, delta, radius)
+    pure = delta == 0
     accuracy = theorem_3_2(problem).accuracy
-    attacked, guarantee = _Attacked(d, n, seed, radius), guarantee_of(epsilon, delta)
+    attacked = _Attacked(d, n, seed, radius)
+    guarantee = guarantee_of(epsilon, delta)
     rng = np.random.default_rng([seed, 1])
-    draws, norms = rng.standard_normal((NOISES, d)), rng.gamma(d, size=NOISES)
+    draws = rng.standard_normal((NOISES, d))
+    norms = rng.gamma(d, size=NOISES)
     point = attacked.minimiser()
     ball = attacked.draw.member.radius
 
@@ -150,20 +194,29 @@ def _measure(delta: float, seed: int, radius: float, n: int, epsilon: float, d: 
         best = attacked.minimiser(True) if population else point
         theirs = printed(problem, population)
         shared = {
-            "radius": radius, "n": n, "epsilon": epsilon, "d": d, "delta": delta, "seed": seed,
+            "radius": radius,
+            "n": n,
+            "epsilon": epsilon,
+            "d": d,
+            "delta": delta,
+            "seed": seed,
             "risk": "population" if population else "empirical",
             "reference": "Corollary 5.2" if population else "Theorem 5.3",
-            "bound": theirs.bound, "condition": theirs.holds, "accuracy": accuracy,
+            "bound": theirs.bound,
+            "condition": theirs.holds,
+            "accuracy": accuracy,
             "trivial": problem.lipschitz * problem.radius,
             "true_epsilon": stopped_epsilon(moved, accuracy, MU, std, delta),
-        }  # fmt: skip
+        }
         rows += [
             {
-                **shared, "algorithm": algorithm, "variant": variant,
+                **shared,
+                "algorithm": algorithm,
+                "variant": variant,
                 "excess": attacked.excess(points, population, best),
             }
             for algorithm, variant, points in variants
-        ]  # fmt: skip
+        ]
     return rows
 
 
@@ -173,26 +226,38 @@ def step_cells(quick: bool) -> list[Cell]:
 
 
 def count_steps(cell: Cell) -> list[Row]:
-    """Gradients that the minimax solver takes, for an adversary who pays for moves (strongly concave)."""
-    d, n, seed = 3, 50, cell["seed"]
+    """Gradients that the minimax solver takes, for an adversary who pays for moves (strongly
+    concave).
+    """
+    d = 3
+    n = 50
+    seed = cell["seed"]
     draw = Draw(member("smooth strongly convex", d), n, seed)
     rows = []
     for mu in PENALTIES:
         objective = CostlyAdversaryObjective(
             MemoryRows(*draw.expanded(), RowMap(d, 1.0, fit_intercept=False)),
-            Logistic(), mu, cost=1.0 / min(PENALTIES),
-        )  # fmt: skip
+            Logistic(),
+            mu,
+            cost=1.0 / min(PENALTIES),
+        )
         saddle = saddle_problem(objective)
         found = MinimaxProximalPoint().solve(saddle, np.zeros(d), 1e-4)
         kappa = saddle.smoothness / saddle.strong_convexity
         kappa_v = saddle.smoothness / saddle.strong_concavity
         rows.append(
             {
-                "algorithm": "minimax proximal point", "variant": "paper", "seed": seed, "n": n,
-                "d": d, "mu": mu, "steps": float(found.iterations),
-                "printed_steps": float(np.sqrt(kappa * kappa_v)), "unit": "gradients",
+                "algorithm": "minimax proximal point",
+                "variant": "paper",
+                "seed": seed,
+                "n": n,
+                "d": d,
+                "mu": mu,
+                "steps": float(found.iterations),
+                "printed_steps": float(np.sqrt(kappa * kappa_v)),
+                "unit": "gradients",
             }
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -1,9 +1,10 @@
 r"""The output-perturbation paper's algorithms as printed, for comparison. Not for private data.
 
-All add Gaussian noise of standard deviation ``(c + sqrt(c^2 + epsilon)) S / (sqrt(2) epsilon)`` to a point whose
-expected gap is at most ``accuracy``, with ``c = sqrt(log(2 / (sqrt(1 + 16 delta) - 1)))`` and their own ``S``. A gap
-that holds in expectation bounds no single run, so the printed algorithms have no privacy proof even where their noise
-is large enough.
+All add Gaussian noise of standard deviation ``(c + sqrt(c^2 + epsilon)) S / (sqrt(2) epsilon)`` to
+a point whose expected gap is at most ``accuracy``, with
+``c = sqrt(log(2 / (sqrt(1 + 16 delta) - 1)))`` and their own ``S``. A gap that holds in expectation
+bounds no single run, so the printed algorithms have no privacy proof even where their noise is
+large enough.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class PrintedNoise:
     sensitivity : float
         What the algorithm calibrates its noise to.
     std : float
-        Standard deviation per coordinate (delta > 0), or the scale of the l2-Laplace noise (delta = 0).
+        Standard deviation per coordinate (delta > 0), or the scale of the l2-Laplace noise (delta =
+        0).
     """
 
     sensitivity: float
@@ -47,14 +49,18 @@ def _noise(problem: OutputProblem, sensitivity: float, density: float = 1.0) -> 
 
 
 def algorithm_1(problem: OutputProblem, accuracy: float) -> PrintedNoise:
-    """Strongly convex: ``S = 2 L / (mu n) + 2 sqrt(2 accuracy / mu)``, n = 1 if the objective is not a mean."""
+    """Strongly convex: ``S = 2 L / (mu n) + 2 sqrt(2 accuracy / mu)``, n = 1 if the objective is
+    not a mean.
+    """
     mu = problem.strong_convexity
     stop = 2 * math.sqrt(2 * accuracy / mu)
     return _noise(problem, 2 * problem.lipschitz / (mu * problem.records) + stop)
 
 
 def algorithm_1_tilted(problem: OutputProblem, weight: float, accuracy: float) -> PrintedNoise:
-    """Tilted ERM (Lemma 5.2): ``S = (2 L / mu) min(1, C/n) + 2 sqrt(2 accuracy / mu)``, ``C = weight``."""
+    """Tilted ERM (Lemma 5.2): ``S = (2 L / mu) min(1, C/n) + 2 sqrt(2 accuracy / mu)``,
+    ``C = weight``.
+    """
     mu = problem.strong_convexity
     moved = 2 * problem.lipschitz / mu * min(1.0, weight / problem.n_samples)
     return _noise(problem, moved + 2 * math.sqrt(2 * accuracy / mu))
@@ -63,8 +69,8 @@ def algorithm_1_tilted(problem: OutputProblem, weight: float, accuracy: float) -
 def algorithm_6(problem: OutputProblem, alpha: float, accuracy: float) -> PrintedNoise:
     """Convex, regularised: ``S = 2 (L + alpha R) / (alpha n) + 2 sqrt(2 accuracy / alpha)``.
 
-    Its Gaussian density is printed with ``2 epsilon^2`` where ``epsilon^2`` belongs, which makes the standard
-    deviation too small by ``sqrt(2)``.
+    Its Gaussian density is printed with ``2 epsilon^2`` where ``epsilon^2`` belongs, which makes
+    the standard deviation too small by ``sqrt(2)``.
     """
     lipschitz = problem.lipschitz + alpha * problem.radius
     stop = 2 * math.sqrt(2 * accuracy / alpha)
@@ -74,7 +80,8 @@ def algorithm_6(problem: OutputProblem, alpha: float, accuracy: float) -> Printe
 def algorithm_8(problem: OutputProblem, accuracy: float) -> PrintedNoise:
     """Adversarial training: ``S = 2 L / (mu n) + 2 accuracy / mu`` for delta > 0.
 
-    A point with that gap can lie ``sqrt(2 accuracy / mu)`` from the minimiser, far more than ``accuracy / mu``.
+    A point with that gap can lie ``sqrt(2 accuracy / mu)`` from the minimiser, far more than
+    ``accuracy / mu``.
     """
     mu = problem.strong_convexity
     base = 2 * problem.lipschitz / (mu * problem.records)

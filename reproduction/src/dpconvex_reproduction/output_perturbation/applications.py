@@ -24,8 +24,13 @@ from dpconvex_reproduction.output_perturbation.verdicts import (
 )
 
 __all__ = [
-    "draw_adversarial", "draw_tilted", "judge_adversarial", "judge_tilted", "table_adversarial", "table_tilted",
-]  # fmt: skip
+    "draw_adversarial",
+    "draw_tilted",
+    "judge_adversarial",
+    "judge_tilted",
+    "table_adversarial",
+    "table_tilted",
+]
 
 _DELTAS = (0.0, DELTA)
 _TILTED_KEYS = ("tilt", "n", "epsilon", "d", "delta")
@@ -87,18 +92,24 @@ def judge_tilted(rows: list[Row]) -> list[Check]:
 def _rate_checks(
     rows: Sequence[Row], name: str, base: Any, axes: Sequence[str], unjudged: Sequence[str] = ()
 ) -> list[Check]:
-    found = (rates(select(rows, delta=delta), f"{name}, delta = {delta:g}", base, axes, unjudged) for delta in _DELTAS)
+    found = (
+        rates(select(rows, delta=delta), f"{name}, delta = {delta:g}", base, axes, unjudged)
+        for delta in _DELTAS
+    )
     return [check for check in found if check is not None]
 
 
 def _sensitivity_checks(rows: Sequence[Row]) -> list[Check]:
-    """The sensitivity grows with the tilt, and becomes that of the mean as the tilt vanishes (after Lemma 5.2)."""
+    """The sensitivity grows with the tilt, and becomes that of the mean as the tilt vanishes
+    (after Lemma 5.2).
+    """
     line = on_axis(select(rows, delta=0.0), tilted_study.BASE, "tilt")
     tilts = sorted({row["tilt"] for row in line})
     sizes = [float(np.mean([row["excess"] for row in select(line, tilt=t)])) for t in tilts]
     grows = all(a < b for a, b in pairwise(sizes))
     smallest = select(line, tilt=tilts[0])[0]
-    n, mean = smallest["n"], smallest["weight"] / smallest["n"]
+    n = smallest["n"]
+    mean = smallest["weight"] / smallest["n"]
     return [
         Check(
             "The price of privacy grows with the tilt (section 5.1.1)",
@@ -116,7 +127,9 @@ def _sensitivity_checks(rows: Sequence[Row]) -> list[Check]:
 def draw_tilted(rows: list[Row], figure: Any) -> None:
     """Draw the excess along tilt, n, epsilon and d, one row per delta."""
     shown = [
-        row for row in select(rows, reference="Theorem 5.2") if row["algorithm"] != "DPTiltedClassifier, given the ball"
+        row
+        for row in select(rows, reference="Theorem 5.2")
+        if row["algorithm"] != "DPTiltedClassifier, given the ball"
     ]
     _draw(shown, figure, tilted_study.BASE, tilted_study.GRIDS, "excess tilted risk")
 
@@ -140,7 +153,9 @@ def table_adversarial(rows: list[Row]) -> list[Row]:
     steps = [row for row in rows if "steps" in row]
     for line in summarise(steps, ("algorithm", "variant", "n", "d", "mu"), "steps"):
         printed = select(steps, mu=line["mu"])[0]["printed_steps"]
-        kept = {key: line[key] for key in ("n", "d", "algorithm", "variant", "repeats", "mu", "steps")}
+        kept = {
+            key: line[key] for key in ("n", "d", "algorithm", "variant", "repeats", "mu", "steps")
+        }
         lines.append({**kept, "printed order of steps": printed})
     return lines
 
@@ -153,7 +168,9 @@ def judge_adversarial(rows: list[Row]) -> list[Check]:
         theirs = select(runs, reference=reference, variant="paper")
         checks.append(below_bound(theirs, reference, _ADVERSARIAL_KEYS))
         if reference == "Theorem 5.3":  # the other bound is a sum, whose terms have different rates
-            checks += _rate_checks(theirs, reference, adversarial_study.BASE, ("n", "epsilon"), ("d",))
+            checks += _rate_checks(
+                theirs, reference, adversarial_study.BASE, ("n", "epsilon"), ("d",)
+            )
     for delta in _DELTAS:
         theirs = select(runs, reference="Theorem 5.3", variant="paper", delta=delta)
         checks.append(keeps_budget(theirs, f"Algorithm 8, delta = {delta:g}", _ADVERSARIAL_KEYS))

@@ -1,13 +1,13 @@
 r"""Excess risk of objectives that are no means: one member of each class, where n does not help.
 
-- ``strongly convex``: the largest absolute residual, ``max_i |y_i - x_i . w| + (mu/2) ||w||^2``, with exact targets
-  ``y = x . w0``. The minimiser is ``w0``, because ``-mu w0`` is a convex combination of the rows and their negatives,
-  which a linear program certifies.
+- ``strongly convex``: the largest absolute residual, ``max_i |y_i - x_i . w| + (mu/2) ||w||^2``,
+  with exact targets ``y = x . w0``. The minimiser is ``w0``, because ``-mu w0`` is a convex
+  combination of the rows and their negatives, which a linear program certifies.
 - ``smooth strongly convex``: the logistic loss tilted with ``t = 1``, plus ``(mu/2) ||w||^2``.
 - ``convex`` and ``smooth convex``: the same without a penalty.
 
-The paper's bounds say something only if ``ratio = spread / epsilon <= 1``: epsilon runs from 100 to 100,000, budgets
-that protect nobody. They serve to see the rates.
+The paper's bounds say something only if ``ratio = spread / epsilon <= 1``: epsilon runs from 100 to
+100,000, budgets that protect nobody. They serve to see the rates.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ __all__ = ["APPROXIMATE", "BASE", "GRIDS", "PURE", "GeneralMember", "general_mem
 
 Array = NDArray[np.float64]
 
-MU, TILT = 0.1, 1.0
+MU = 0.1
+TILT = 1.0
 BASE = {"n": 200, "epsilon": 10_000.0, "d": 4}
 GRIDS: dict[str, tuple[Any, ...]] = {
     "n": (100, 200, 400),
@@ -87,9 +88,16 @@ class GeneralMember:
         smoothness = 0.25 + TILT + self.mu if self.smooth else math.inf
         n, d = self.X.shape
         return OutputProblem(
-            1.0 + self.mu * self.radius, self.radius, n, d, epsilon, delta,
-            strong_convexity=self.mu, smoothness=smoothness, mean=False,
-        )  # fmt: skip
+            1.0 + self.mu * self.radius,
+            self.radius,
+            n,
+            d,
+            epsilon,
+            delta,
+            strong_convexity=self.mu,
+            smoothness=smoothness,
+            mean=False,
+        )
 
     def objective(self, alpha: float) -> TiltedObjective:
         """Return the tilted objective with a penalty (smooth classes)."""
@@ -104,8 +112,8 @@ class GeneralMember:
     def sensitivity(self, alpha: float) -> float:
         """Return how far one record can move the minimiser over the ball, at most.
 
-        For a maximum ``min(2 L / alpha, L_F / alpha, 2 R)``: the data term has slope ``L = 1``, the whole objective
-        ``L_F = 1 + alpha R`` on the ball.
+        For a maximum ``min(2 L / alpha, L_F / alpha, 2 R)``: the data term has slope ``L = 1``, the
+        whole objective ``L_F = 1 + alpha R`` on the ball.
         """
         if self.smooth:
             return self.bounds(alpha).minimiser_sensitivity()
@@ -130,13 +138,19 @@ class GeneralMember:
 def general_member(family: str, n: int, d: int, seed: int) -> GeneralMember:
     """Return the member of a class on data drawn with a seed."""
     rng = np.random.default_rng([seed, n, d])
-    X, truth = unit_rows(n, d, rng), unit_rows(1, d, rng)[0]
+    X = unit_rows(n, d, rng)
+    truth = unit_rows(1, d, rng)[0]
     mu = MU if "strongly" in family else 0.0
     if "smooth" in family:
         y = np.where(rng.random(n) < expit(X @ truth), 1.0, -1.0)
-        start, radius, best = math.log(2), 4.0, np.zeros(d)
+        start = math.log(2)
+        radius = 4.0
+        best = np.zeros(d)
     else:
-        y, start, radius, best = X @ truth, 1.0, 2.0, truth
+        y = X @ truth
+        start = 1.0
+        radius = 2.0
+        best = truth
         _certify_kink(X, mu * truth)
     if mu > 0:
         radius = min(1.0 / mu, math.sqrt(2 * start / mu))
@@ -148,7 +162,9 @@ def general_member(family: str, n: int, d: int, seed: int) -> GeneralMember:
 
 
 def _certify_kink(X: Array, pull: Array) -> None:
-    """Raise unless `pull` is a combination of rows and their negatives with weights of sum at most 1."""
+    """Raise unless `pull` is a combination of rows and their negatives with weights of sum at
+    most 1.
+    """
     both = np.vstack([X, -X]).T
     found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=pull)
     if found.status != 0 or found.fun > 1:
@@ -182,20 +198,34 @@ def cells(delta: float) -> Callable[[bool], list[Cell]]:
 
 def measure(cell: Cell) -> list[Row]:
     """Run every variant on one data set per setting."""
-    return [row for point in cell["grid"] for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)]
+    return [
+        row
+        for point in cell["grid"]
+        for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)
+    ]
 
 
 def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: int) -> list[Row]:
-    kind, pure = general_member(family, n, d, seed), delta == 0
+    kind = general_member(family, n, d, seed)
+    pure = delta == 0
     problem = kind.problem(epsilon, delta)
     theirs = printed(problem)
     rng = np.random.default_rng([seed, 1])
-    draws, norms = rng.standard_normal((NOISES, d)), rng.gamma(d, size=NOISES)
+    draws = rng.standard_normal((NOISES, d))
+    norms = rng.gamma(d, size=NOISES)
     facts = {
-        "family": family, "n": n, "epsilon": epsilon, "d": d, "delta": delta, "seed": seed,
-        "risk": "empirical", "reference": theirs.reference, "bound": theirs.bound,
-        "trivial": problem.lipschitz * problem.radius, "condition": theirs.holds,
-    }  # fmt: skip
+        "family": family,
+        "n": n,
+        "epsilon": epsilon,
+        "d": d,
+        "delta": delta,
+        "seed": seed,
+        "risk": "empirical",
+        "reference": theirs.reference,
+        "bound": theirs.bound,
+        "trivial": problem.lipschitz * problem.radius,
+        "condition": theirs.holds,
+    }
     if not kind.smooth:  # the penalised minimiser is still the kink
         _certify_kink(kind.X, theirs.alpha * kind.best)
     point = _minimise(kind, theirs.alpha) if kind.smooth else kind.best
@@ -225,33 +255,52 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
 
 
 def _noise_size(sensitivity: float, epsilon: float, delta: float) -> float:
-    return sensitivity / epsilon if delta == 0 else float(gaussian_scale(epsilon, delta, sensitivity))
+    return (
+        sensitivity / epsilon if delta == 0 else float(gaussian_scale(epsilon, delta, sensitivity))
+    )
 
 
 def _sound(kind: GeneralMember, theirs: Printed, epsilon: float, delta: float) -> float:
-    """Noise for a minimiser at the paper's penalty: by certificate, or for a maximum over the ball."""
+    """Noise for a minimiser at the paper's penalty: by certificate, or for a maximum over the
+    ball.
+    """
     if kind.smooth:
-        certificate = OutputPerturbation().certify(kind.bounds(theirs.alpha), guarantee_of(epsilon, delta), seeded=True)
+        certificate = OutputPerturbation().certify(
+            kind.bounds(theirs.alpha), guarantee_of(epsilon, delta), seeded=True
+        )
         term = certificate.noise["release"]
         return float(term.get("std", term.get("scale")))
     return _noise_size(kind.sensitivity(theirs.alpha), epsilon, delta)
 
 
 def _default(kind: GeneralMember, epsilon: float, delta: float) -> tuple[str, Array, float]:
-    """Our default: the tilted classifier's certificate, or the penalty with the best bound for a maximum."""
+    """Our default: the tilted classifier's certificate, or the penalty with the best bound for a
+    maximum.
+    """
     n, d = kind.X.shape
     if kind.smooth:
         model = DPTiltedClassifier(
-            TILT, epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False,
-            alpha=kind.mu or None, coef_bound=kind.radius, classes=[-1.0, 1.0], random_state=0,
-        )  # fmt: skip
+            TILT,
+            epsilon=epsilon,
+            delta=delta,
+            row_norm=1.0,
+            fit_intercept=False,
+            alpha=kind.mu or None,
+            coef_bound=kind.radius,
+            classes=[-1.0, 1.0],
+            random_state=0,
+        )
         certificate = model.certify(n, d)
         bounds: Any = certificate.bounds
         row_map = RowMap(d, 1.0, fit_intercept=False)
         objective = TiltedObjective(
-            MemoryRows(kind.X, kind.y, row_map), bounds.loss, bounds.alpha, bounds.tilt,
-            bounds.coef_bound, bounds.wall,
-        )  # fmt: skip
+            MemoryRows(kind.X, kind.y, row_map),
+            bounds.loss,
+            bounds.alpha,
+            bounds.tilt,
+            bounds.coef_bound,
+            bounds.wall,
+        )
         point = OutputPerturbation().minimise(objective, certificate)
         term = certificate.noise["release"]
         size = float(term.get("std", term.get("scale")))
@@ -262,7 +311,9 @@ def _default(kind: GeneralMember, epsilon: float, delta: float) -> tuple[str, Ar
     return "output perturbation", kind.best, size
 
 
-def _maximum_bound(kind: GeneralMember, alpha: float, epsilon: float, delta: float) -> tuple[float, float]:
+def _maximum_bound(
+    kind: GeneralMember, alpha: float, epsilon: float, delta: float
+) -> tuple[float, float]:
     """Bound ``alpha R^2 / 2 + E ||noise||`` and the noise for the minimiser over the ball."""
     d = kind.X.shape[1]
     size = _noise_size(kind.sensitivity(alpha), epsilon, delta)

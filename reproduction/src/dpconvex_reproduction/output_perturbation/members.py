@@ -1,12 +1,14 @@
 r"""One member of each of the paper's four classes of means, on a finite population.
 
-The population is a thousand records with ``||x|| <= 1``, and a data set is n draws from it, kept as counts: the risk
-of a million records costs no more than that of the distinct ones.
+The population is a thousand records with ``||x|| <= 1``, and a data set is n draws from it, kept as
+counts: the risk of a million records costs no more than that of the distinct ones.
 
-- ``strongly convex``: half the absolute residual (median regression) plus ``(mu/2) ||w||^2``. Half of the targets are
-  exact, so that F has a kink at its minimiser and grows linearly away from it, as the class allows.
+- ``strongly convex``: half the absolute residual (median regression) plus ``(mu/2) ||w||^2``. Half
+  of the targets are exact, so that F has a kink at its minimiser and grows linearly away from it,
+  as the class allows.
 - ``smooth strongly convex``: logistic loss plus ``(mu/2) ||w||^2``.
-- ``convex`` and ``smooth convex``: the same losses without a penalty, on a ball that holds the minimisers.
+- ``convex`` and ``smooth convex``: the same losses without a penalty, on a ball that holds the
+  minimisers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ FAMILIES = ("strongly convex", "smooth strongly convex", "convex", "smooth conve
 POPULATION = 1000
 MU = 0.05
 _STEEPNESS = 2.0  # norm of the coefficients behind the labels
-_SIGNAL = 0.5  # norm of those behind the targets: short enough that the penalty leaves the kink in place
+_SIGNAL = (
+    0.5  # norm of those behind the targets: short enough that the penalty leaves the kink in place
+)
 _VANISHING = 1e-7  # a penalty too small to matter, for minimisers of convex objectives
 
 
@@ -58,7 +62,8 @@ class Member:
     mu : float
         Penalty that belongs to the objective; 0 in the convex classes.
     radius : float
-        ``R``: a ball that holds the minimisers of all data sets if ``mu > 0``, of these data sets otherwise.
+        ``R``: a ball that holds the minimisers of all data sets if ``mu > 0``, of these data sets
+        otherwise.
     d : int
         Coefficients; there is no intercept.
     """
@@ -77,9 +82,16 @@ class Member:
     def problem(self, n: int, epsilon: float, delta: float, mean: bool = True) -> OutputProblem:
         """Return what the paper's theorems ask for."""
         return OutputProblem(
-            self.lipschitz, self.radius, n, self.d, epsilon, delta,
-            strong_convexity=self.mu, smoothness=float(self.loss.smoothness) + self.mu, mean=mean,
-        )  # fmt: skip
+            self.lipschitz,
+            self.radius,
+            n,
+            self.d,
+            epsilon,
+            delta,
+            strong_convexity=self.mu,
+            smoothness=float(self.loss.smoothness) + self.mu,
+            mean=mean,
+        )
 
     @property
     def row_map(self) -> RowMap:
@@ -90,7 +102,8 @@ class Member:
 def member(family: str, d: int) -> Member:
     """Return the member of a class in d dimensions.
 
-    With a penalty, ``mu ||w|| <= slope`` and ``(mu/2) ||w||^2 <= F(0)`` at every minimiser: targets lie in [-1, 1].
+    With a penalty, ``mu ||w|| <= slope`` and ``(mu/2) ||w||^2 <= F(0)`` at every minimiser: targets
+    lie in [-1, 1].
     """
     loss: Any = Logistic() if "smooth" in family else Pinball(0.5)
     if "strongly" not in family:
@@ -115,7 +128,8 @@ class Draw:
 
     def __init__(self, member: Member, n: int, seed: int) -> None:
         rng = np.random.default_rng([seed, member.d, len(member.family)])
-        self.member, self.n = member, n
+        self.member = member
+        self.n = n
         self.X = unit_rows(POPULATION, member.d, rng)
         truth = unit_rows(1, member.d, rng)[0]
         margins = _SIGNAL * (self.X @ truth)
@@ -137,7 +151,9 @@ class Draw:
         return EmpiricalObjective(rows, loss or self.member.loss, alpha, divisor=n)
 
     def objective_of_records(self, alpha: float, loss: Any = None) -> EmpiricalObjective:
-        """Return `objective` over the n records one by one, which a release compares with its certificate."""
+        """Return `objective` over the n records one by one, which a release compares with its
+        certificate.
+        """
         rows = MemoryRows(*self.expanded(), self.member.row_map)
         return EmpiricalObjective(rows, loss or self.member.loss, alpha)
 
@@ -147,7 +163,9 @@ class Draw:
         return self.X[chosen], self.y[chosen]
 
     def risks(self, points: Array, population: bool) -> Array:
-        """Return the member's objective at each point: over the n records, or over the population."""
+        """Return the member's objective at each point: over the n records, or over the
+        population.
+        """
         weights = np.full(POPULATION, 1 / POPULATION) if population else self.counts / self.n
         losses = self.member.loss.value(self.y, points @ self.X.T) @ weights
         return np.asarray(losses + self.member.mu / 2 * np.einsum("ij,ij->i", points, points))
@@ -164,7 +182,9 @@ class Draw:
         return minimise(self._mean(ones, POPULATION, self.member.mu or _VANISHING))
 
     def excess(self, points: Array, population: bool) -> float:
-        """Return the mean excess risk of the points; in the convex classes over the best point of the ball."""
+        """Return the mean excess risk of the points; in the convex classes over the best point
+        of the ball.
+        """
         best = self.population_minimiser if population else self.empirical_minimiser
         lowest = self.risks(best[None, :], population)[0]
         return float(np.mean(self.risks(points, population)) - lowest)

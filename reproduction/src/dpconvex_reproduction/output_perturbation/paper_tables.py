@@ -1,7 +1,9 @@
-r"""Calculators for the output-perturbation paper's excess-risk and runtime bounds (its Tables 1 to 6).
+r"""Calculators for the output-perturbation paper's excess-risk and runtime bounds (its Tables 1 to
+6).
 
-The tables state orders of growth: every number here is such an expression without its constant, except where a
-function says otherwise. ``ratio`` and ``spread`` are those of :class:`OutputProblem`, logarithms of delta included.
+The tables state orders of growth: every number here is such an expression without its constant,
+except where a function says otherwise. ``ratio`` and ``spread`` are those of
+:class:`OutputProblem`, logarithms of delta included.
 """
 
 from __future__ import annotations
@@ -9,7 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpconvex_reproduction.output_perturbation.presets import OutputPreset, OutputProblem, output_preset
+from dpconvex_reproduction.output_perturbation.presets import (
+    OutputPreset,
+    OutputProblem,
+    output_preset,
+)
 
 __all__ = ["TableRow", "excess_risk_bound", "solver_iterations", "table"]
 
@@ -17,8 +23,8 @@ __all__ = ["TableRow", "excess_risk_bound", "solver_iterations", "table"]
 def excess_risk_bound(problem: OutputProblem, population: bool = False) -> float:
     """Return the smallest of the theorems' bounds that apply, constants included, and ``L R``.
 
-    A smooth objective also belongs to the class without smoothness (Remarks 3.1 to 3.4, 4.1 and 4.2), and a fixed
-    answer errs by at most ``L R``.
+    A smooth objective also belongs to the class without smoothness (Remarks 3.1 to 3.4, 4.1 and
+    4.2), and a fixed answer errs by at most ``L R``.
     """
     candidates = [problem.lipschitz * problem.radius]
     for smoothness in {problem.smoothness, math.inf}:
@@ -31,10 +37,11 @@ def excess_risk_bound(problem: OutputProblem, population: bool = False) -> float
 def solver_iterations(problem: OutputProblem, preset: OutputPreset, solver: str) -> float:
     r"""Return how many steps the paper's corollaries give a solver to reach the preset's accuracy.
 
-    With ``mu = preset.alpha``, ``kappa = (beta + penalty) / mu`` and ``L_F = L + penalty R``, penalty being what was
-    added to the objective:
+    With ``mu = preset.alpha``, ``kappa = (beta + penalty) / mu`` and ``L_F = L + penalty R``,
+    penalty being what was added to the objective:
 
-    - ``"subgradient"`` and ``"stochastic subgradient"``: ``2 L_F^2 / (mu accuracy)`` passes, or visits of a record;
+    - ``"subgradient"`` and ``"stochastic subgradient"``: ``2 L_F^2 / (mu accuracy)`` passes, or
+      visits of a record;
     - ``"accelerated"``: ``sqrt(kappa) log((mu + beta) R^2 / (2 accuracy))`` passes;
     - ``"katyusha"``: ``(n + sqrt(n kappa)) log(L R / accuracy)`` visits of a record.
     """
@@ -51,8 +58,8 @@ def solver_iterations(problem: OutputProblem, preset: OutputPreset, solver: str)
         digits = max(1.0, math.log(max(problem.lipschitz * problem.radius / preset.accuracy, 1.0)))
         return (problem.n_samples + math.sqrt(problem.n_samples * kappa)) * digits
     raise ValueError(
-        "The 'solver' parameter of solver_iterations must be 'subgradient', 'stochastic subgradient', 'accelerated' "
-        f"or 'katyusha'. Got {solver!r} instead."
+        "The 'solver' parameter of solver_iterations must be 'subgradient', 'stochastic "
+        f"subgradient', 'accelerated' or 'katyusha'. Got {solver!r} instead."
     )
 
 
@@ -91,29 +98,37 @@ _TABLES = {1: "general", 2: "general", 3: "population", 4: "population", 5: "mea
 def table(number: int, problem: OutputProblem) -> list[TableRow]:
     """Return the paper's own rows of one of its tables, evaluated for a problem.
 
-    Tables 1 and 2: any objective; 3 and 4: population loss; 5 and 6: a mean over records. Odd tables are for
-    delta = 0, even ones for delta > 0.
+    Tables 1 and 2: any objective; 3 and 4: population loss; 5 and 6: a mean over records. Odd
+    tables are for delta = 0, even ones for delta > 0.
 
     Parameters
     ----------
     number : int
         Table, 1 to 6.
     problem : OutputProblem
-        Public constants; rows that need strong convexity or smoothness appear if the problem has them.
+        Public constants; rows that need strong convexity or smoothness appear if the problem has
+        them.
 
     Returns
     -------
     list of TableRow
     """
     if number not in _TABLES:
-        raise ValueError(f"The 'number' parameter of table must be 1, 2, 3, 4, 5 or 6. Got {number!r} instead.")
+        raise ValueError(
+            f"The 'number' parameter of table must be 1, 2, 3, 4, 5 or 6. Got {number!r} instead."
+        )
     if (problem.delta == 0) != (number % 2 == 1):
         wanted = "delta = 0" if number % 2 else "delta > 0"
         raise ValueError(f"Table {number} is for {wanted}. Got delta={problem.delta!r} instead.")
     kind = _TABLES[number]
     problem = replace(problem, mean=kind != "general")
-    L, R, r, mu = problem.lipschitz, problem.radius, problem.ratio, problem.strong_convexity
-    kappa, beta, n = problem.condition_number, problem.smoothness, problem.n_samples
+    L = problem.lipschitz
+    R = problem.radius
+    r = problem.ratio
+    mu = problem.strong_convexity
+    kappa = problem.condition_number
+    beta = problem.smoothness
+    n = problem.n_samples
     extra = 1 / n if kind == "population" else 0.0
     times = _runtimes(problem, kind)
     linear = "spread <= epsilon n" if problem.mean else "spread <= epsilon"
@@ -140,11 +155,14 @@ def table(number: int, problem: OutputProblem) -> list[TableRow]:
 
 def _runtimes(problem: OutputProblem, kind: str) -> tuple[float, float, float, float]:
     """Return the runtime column for the four classes; infinite where smoothness is missing."""
-    n, d, epsilon = problem.n_samples, problem.dimension, problem.epsilon
+    n = problem.n_samples
+    d = problem.dimension
+    epsilon = problem.epsilon
     kappa = problem.condition_number
     steep = problem.smoothness * problem.radius / problem.lipschitz
     pure = problem.delta == 0
-    # The two arguments of the maximum in the smooth convex row: its own regularisation, and that of the convex class.
+    # The two arguments of the maximum in the smooth convex row: its own regularisation, and that of
+    # the convex class.
     thirds = (steep * epsilon) ** (1 / 3) * d ** (2 / 3)
     quarters = math.sqrt(steep) * epsilon**0.25 * d**0.75
     if not pure:

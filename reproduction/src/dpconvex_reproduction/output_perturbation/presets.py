@@ -1,9 +1,10 @@
 r"""The parameter choices of the output-perturbation paper, by theorem.
 
-The paper regularises with ``(lambda/2) ||w||^2``, dpconvex's own convention: ``alpha = lambda``. Noise enters through
-one number, ``ratio = spread / epsilon`` (divided by n when the objective is a mean), with ``spread = d`` for pure
-epsilon and ``sqrt(d) (c + sqrt(c^2 + epsilon))``, ``c = sqrt(log(2 / (sqrt(1 + 16 delta) - 1)))``, for delta > 0. The
-presets serve comparisons: what a fit guarantees is what its certificate says.
+The paper regularises with ``(lambda/2) ||w||^2``, dpconvex's own convention: ``alpha = lambda``.
+Noise enters through one number, ``ratio = spread / epsilon`` (divided by n when the objective is a
+mean), with ``spread = d`` for pure epsilon and ``sqrt(d) (c + sqrt(c^2 + epsilon))``,
+``c = sqrt(log(2 / (sqrt(1 + 16 delta) - 1)))``, for delta > 0. The presets serve comparisons: what
+a fit guarantees is what its certificate says.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class OutputPreset:
     excess_risk : float
         The theorem's bound on the expected excess risk (population loss for the propositions).
     nontrivial : bool
-        Whether the theorem's condition holds; without it the bound exceeds ``L R``, what any fixed answer achieves.
+        Whether the theorem's condition holds; without it the bound exceeds ``L R``, what any fixed
+        answer achieves.
     """
 
     theorem: str
@@ -57,7 +59,9 @@ class OutputPreset:
 
 
 def gaussian_factor(epsilon: float, delta: float) -> float:
-    """Return ``c + sqrt(c^2 + epsilon)``: the paper's std is this times ``sensitivity / (sqrt(2) epsilon)``."""
+    """Return ``c + sqrt(c^2 + epsilon)``: the paper's std is this times
+    ``sensitivity / (sqrt(2) epsilon)``.
+    """
     square = math.log(2 / (math.sqrt(1 + 16 * delta) - 1))
     return math.sqrt(square) + math.sqrt(square + epsilon)
 
@@ -99,7 +103,8 @@ class OutputProblem:
     mean: bool = True
 
     def __post_init__(self) -> None:
-        owner, positive = "OutputProblem", "a finite number above 0"
+        owner = "OutputProblem"
+        positive = "a finite number above 0"
         for name in ("lipschitz", "radius", "epsilon"):
             check_number(name, owner, getattr(self, name), positive, 0, math.inf, low_open=True)
         check_number("delta", owner, self.delta, "a number in [0, 1/2)", 0, 0.5)
@@ -109,8 +114,8 @@ class OutputProblem:
             check_count(name, owner, getattr(self, name))
         if not self.smoothness >= self.strong_convexity or not self.smoothness > 0:
             raise ValueError(
-                f"The 'smoothness' parameter of {owner} must be positive and at least strong_convexity, inf if "
-                f"kinked. Got {self.smoothness!r} instead."
+                f"The 'smoothness' parameter of {owner} must be positive and at least "
+                f"strong_convexity, inf if kinked. Got {self.smoothness!r} instead."
             )
 
     @property
@@ -145,32 +150,42 @@ class OutputProblem:
 def _need(problem: OutputProblem, theorem: str, convex: bool, smooth: bool) -> None:
     if convex and problem.strong_convexity == 0:
         raise ValueError(
-            f"{theorem} needs strong convexity. Got strong_convexity=0 instead. Use the theorem for convex functions."
+            f"{theorem} needs strong convexity. Got strong_convexity=0 instead. Use the theorem "
+            "for convex functions."
         )
     if smooth and math.isinf(problem.smoothness):
-        raise ValueError(f"{theorem} needs smoothness. Got inf instead. Use the theorem without it.")
+        raise ValueError(
+            f"{theorem} needs smoothness. Got inf instead. Use the theorem without it."
+        )
 
 
 def theorem_3_1(problem: OutputProblem) -> OutputPreset:
-    """Strongly convex: accuracy ``(L^2/mu) ratio``, or ``(L^2/(mu n)) min(1/n, spread/epsilon)`` for a mean.
+    """Strongly convex: accuracy ``(L^2/mu) ratio``, or ``(L^2/(mu n)) min(1/n, spread/epsilon)``
+    for a mean.
 
-    Excess risk ``9 (L^2/mu) ratio`` for delta = 0 and ``6 (L^2/mu) ratio`` otherwise, if ``ratio <= 1``.
+    Excess risk ``9 (L^2/mu) ratio`` for delta = 0 and ``6 (L^2/mu) ratio`` otherwise, if
+    ``ratio <= 1``.
     """
     _need(problem, "Theorem 3.1", True, False)
-    scale, r, n = problem.lipschitz**2 / problem.strong_convexity, problem.ratio, problem.records
+    scale = problem.lipschitz**2 / problem.strong_convexity
+    r = problem.ratio
+    n = problem.records
     accuracy = scale / n * min(1 / n, n * r) if problem.mean else scale * r
     risk = (9 if problem.delta == 0 else 6) * scale * r
     return OutputPreset("Theorem 3.1", problem.strong_convexity, accuracy, risk, r <= 1)
 
 
 def theorem_3_2(problem: OutputProblem) -> OutputPreset:
-    """Smooth, strongly convex: accuracy ``(L^2/(mu n^2)) min(kappa (spread/epsilon)^2, 1)``, n = 1 if not a mean.
+    """Smooth, strongly convex: accuracy ``(L^2/(mu n^2)) min(kappa (spread/epsilon)^2, 1)``, n = 1
+    if not a mean.
 
-    Excess risk ``26 kappa (L^2/mu) ratio^2`` for delta = 0 and ``13.5 kappa (L^2/mu) ratio^2`` otherwise, if
-    ``ratio <= 1``.
+    Excess risk ``26 kappa (L^2/mu) ratio^2`` for delta = 0 and ``13.5 kappa (L^2/mu) ratio^2``
+    otherwise, if ``ratio <= 1``.
     """
     _need(problem, "Theorem 3.2", True, True)
-    scale, r, n = problem.lipschitz**2 / problem.strong_convexity, problem.ratio, problem.records
+    scale = problem.lipschitz**2 / problem.strong_convexity
+    r = problem.ratio
+    n = problem.records
     kappa = problem.condition_number
     accuracy = scale / n**2 * min(kappa * (n * r) ** 2, 1)
     risk = (26 if problem.delta == 0 else 13.5) * kappa * scale * r**2
@@ -188,10 +203,11 @@ def _convex_accuracy(problem: OutputProblem) -> float:
 def theorem_3_4(problem: OutputProblem) -> OutputPreset:
     """Convex: ``lambda = L / (R sqrt(1 + 1/ratio))``, accuracy ``L R ratio^(3/2)``.
 
-    For a mean the accuracy is divided by ``(1 + spread/epsilon)^2``. Excess risk ``49 L R sqrt(ratio)`` for delta = 0
-    and ``25 L R sqrt(ratio)`` otherwise, if ``ratio <= 1``.
+    For a mean the accuracy is divided by ``(1 + spread/epsilon)^2``. Excess risk
+    ``49 L R sqrt(ratio)`` for delta = 0 and ``25 L R sqrt(ratio)`` otherwise, if ``ratio <= 1``.
     """
-    r, size = problem.ratio, problem.lipschitz * problem.radius
+    r = problem.ratio
+    size = problem.lipschitz * problem.radius
     alpha = problem.lipschitz / (problem.radius * math.sqrt(1 + 1 / r))
     risk = (49 if problem.delta == 0 else 25) * size * math.sqrt(r)
     return OutputPreset("Theorem 3.4", alpha, _convex_accuracy(problem), risk, r <= 1)
@@ -203,7 +219,8 @@ def _smooth_scale(problem: OutputProblem) -> float:
 
 
 def _smooth_accuracy(problem: OutputProblem) -> float:
-    r, n = problem.ratio, problem.records
+    r = problem.ratio
+    n = problem.records
     first = (problem.lipschitz**4 * problem.radius**2 / problem.smoothness) ** (1 / 3)
     return float(min(first * r ** (-2 / 3) / n**2, _smooth_scale(problem) * r ** (2 / 3)))
 
@@ -215,9 +232,9 @@ def _smooth_nontrivial(problem: OutputProblem) -> bool:
 def theorem_3_5(problem: OutputProblem) -> OutputPreset:
     """Smooth convex: ``lambda = (beta L^2 / R^2)^(1/3) ratio^(2/3)``.
 
-    Accuracy ``min(L^(4/3) R^(2/3) beta^(-1/3) ratio^(-2/3) / n^2, beta^(1/3) L^(2/3) R^(4/3) ratio^(2/3))``, n = 1 if
-    not a mean; excess risk ``65`` (delta = 0) or ``127`` times ``beta^(1/3) L^(2/3) R^(4/3) ratio^(2/3)``, if
-    ``ratio^2 <= L / (R beta)``.
+    Accuracy ``min(L^(4/3) R^(2/3) beta^(-1/3) ratio^(-2/3) / n^2, beta^(1/3) L^(2/3) R^(4/3)
+    ratio^(2/3))``, n = 1 if not a mean; excess risk ``65`` (delta = 0) or ``127`` times
+    ``beta^(1/3) L^(2/3) R^(4/3) ratio^(2/3)``, if ``ratio^2 <= L / (R beta)``.
     """
     _need(problem, "Theorem 3.5", False, True)
     r = problem.ratio
@@ -229,7 +246,9 @@ def theorem_3_5(problem: OutputProblem) -> OutputPreset:
 
 def _need_mean(problem: OutputProblem, theorem: str) -> None:
     if not problem.mean:
-        raise ValueError(f"{theorem} bounds the population loss of a mean over records. Got mean=False instead.")
+        raise ValueError(
+            f"{theorem} bounds the population loss of a mean over records. Got mean=False instead."
+        )
 
 
 def proposition_4_1(problem: OutputProblem) -> OutputPreset:
@@ -241,7 +260,9 @@ def proposition_4_1(problem: OutputProblem) -> OutputPreset:
 
 
 def proposition_4_2(problem: OutputProblem) -> OutputPreset:
-    """Population loss, smooth and strongly convex: ``(L^2/mu) (2/n + 4 kappa ratio^2)``, if ``ratio <= 1``."""
+    """Population loss, smooth and strongly convex: ``(L^2/mu) (2/n + 4 kappa ratio^2)``, if
+    ``ratio <= 1``.
+    """
     _need_mean(problem, "Proposition 4.2")
     base = theorem_3_2(problem)
     terms = 2 / problem.n_samples + 4 * problem.condition_number * problem.ratio**2
@@ -252,10 +273,12 @@ def proposition_4_2(problem: OutputProblem) -> OutputPreset:
 def proposition_4_3(problem: OutputProblem) -> OutputPreset:
     """Population loss, convex: ``lambda = (L/R) (sqrt(ratio) + 1/sqrt(n))``.
 
-    ``L R (127 sqrt(ratio) + 1/(2 sqrt(n)))`` for delta = 0, 19 in place of 127 otherwise, if ``ratio <= 1``.
+    ``L R (127 sqrt(ratio) + 1/(2 sqrt(n)))`` for delta = 0, 19 in place of 127 otherwise, if
+    ``ratio <= 1``.
     """
     _need_mean(problem, "Proposition 4.3")
-    r, root = problem.ratio, 1 / math.sqrt(problem.n_samples)
+    r = problem.ratio
+    root = 1 / math.sqrt(problem.n_samples)
     alpha = problem.lipschitz / problem.radius * (math.sqrt(r) + root)
     constant = 127 if problem.delta == 0 else 19
     risk = problem.lipschitz * problem.radius * (constant * math.sqrt(r) + root / 2)
@@ -263,14 +286,16 @@ def proposition_4_3(problem: OutputProblem) -> OutputPreset:
 
 
 def proposition_4_4(problem: OutputProblem) -> OutputPreset:
-    """Population loss, smooth convex: ``lambda = (beta L^2 / R^2)^(1/3) (ratio^(2/3) + 1/sqrt(n))``.
+    """Population loss, smooth convex:
+    ``lambda = (beta L^2 / R^2)^(1/3) (ratio^(2/3) + 1/sqrt(n))``.
 
-    ``beta^(1/3) L^(2/3) R^(4/3) (11/sqrt(n) + 83 ratio^(2/3))`` for delta = 0, 43 in place of 83 otherwise, if
-    ``ratio^2 <= L / (R beta)``.
+    ``beta^(1/3) L^(2/3) R^(4/3) (11/sqrt(n) + 83 ratio^(2/3))`` for delta = 0, 43 in place of 83
+    otherwise, if ``ratio^2 <= L / (R beta)``.
     """
     _need_mean(problem, "Proposition 4.4")
     _need(problem, "Proposition 4.4", False, True)
-    r, root = problem.ratio, 1 / math.sqrt(problem.n_samples)
+    r = problem.ratio
+    root = 1 / math.sqrt(problem.n_samples)
     alpha = _smooth_scale(problem) / problem.radius**2 * (r ** (2 / 3) + root)
     constant = 83 if problem.delta == 0 else 43
     risk = _smooth_scale(problem) * (11 * root + constant * r ** (2 / 3))
@@ -279,29 +304,39 @@ def proposition_4_4(problem: OutputProblem) -> OutputPreset:
 
 
 def tilted_factor(tilt: float, width: float) -> float:
-    """Return ``C = exp(tilt * width)``, the width that of the range of losses on the ball (Lemma 5.2)."""
+    """Return ``C = exp(tilt * width)``, the width that of the range of losses on the ball (Lemma
+    5.2).
+    """
     return math.exp(tilt * width)
 
 
 def theorem_5_1(problem: OutputProblem, tilt: float, width: float) -> OutputPreset:
-    """Tilted risk, strongly convex: ``9 (L^2 C/mu) ratio``, accuracy ``(L^2 C/(mu n)) min(C/n, spread/epsilon)``."""
+    """Tilted risk, strongly convex: ``9 (L^2 C/mu) ratio``, accuracy
+    ``(L^2 C/(mu n)) min(C/n, spread/epsilon)``.
+    """
     _need(problem, "Theorem 5.1", True, False)
     _need_mean(problem, "Theorem 5.1")
-    c, n, r = tilted_factor(tilt, width), problem.n_samples, problem.ratio
+    c = tilted_factor(tilt, width)
+    n = problem.n_samples
+    r = problem.ratio
     scale = problem.lipschitz**2 * c / problem.strong_convexity
     accuracy = scale / n * min(c / n, n * r)
     return OutputPreset("Theorem 5.1", problem.strong_convexity, accuracy, 9 * scale * r, r <= 1)
 
 
 def theorem_5_2(problem: OutputProblem, tilt: float, width: float) -> OutputPreset:
-    r"""Tilted risk, smooth and strongly convex: ``26 kappa (L^2 C^2/mu) ratio^2``, 13.5 in place of 26 for delta > 0.
+    r"""Tilted risk, smooth and strongly convex: ``26 kappa (L^2 C^2/mu) ratio^2``, 13.5 in place of
+    26 for delta > 0.
 
-    ``kappa = (beta + tilt L^2) / mu``; accuracy ``(L^2/(mu n^2)) min(kappa (spread/epsilon)^2, C^2)``. The paper prints
-    C where its proof gives C^2; measured risks exceed the printed bound.
+    ``kappa = (beta + tilt L^2) / mu``; accuracy
+    ``(L^2/(mu n^2)) min(kappa (spread/epsilon)^2, C^2)``. The paper prints C where its proof gives
+    C^2; measured risks exceed the printed bound.
     """
     _need(problem, "Theorem 5.2", True, True)
     _need_mean(problem, "Theorem 5.2")
-    c, n, r = tilted_factor(tilt, width), problem.n_samples, problem.ratio
+    c = tilted_factor(tilt, width)
+    n = problem.n_samples
+    r = problem.ratio
     kappa = (problem.smoothness + tilt * problem.lipschitz**2) / problem.strong_convexity
     scale = problem.lipschitz**2 / problem.strong_convexity
     accuracy = scale / n**2 * min(kappa * (n * r) ** 2, c**2)
@@ -310,7 +345,8 @@ def theorem_5_2(problem: OutputProblem, tilt: float, width: float) -> OutputPres
 
 
 def theorem_5_3(problem: OutputProblem) -> OutputPreset:
-    """Adversarial risk of a smooth, strongly convex saddle function: Theorem 3.2's bound for the worst-case loss.
+    """Adversarial risk of a smooth, strongly convex saddle function: Theorem 3.2's bound for the
+    worst-case loss.
 
     ``problem.smoothness`` is that of the adversarial objective in w.
     """
@@ -326,7 +362,8 @@ def output_preset(problem: OutputProblem, population: bool = False) -> OutputPre
     problem : OutputProblem
         Public constants.
     population : bool, default=False
-        Whether the population loss is to be bounded (Propositions 4.1 to 4.4) and not the empirical risk.
+        Whether the population loss is to be bounded (Propositions 4.1 to 4.4) and not the empirical
+        risk.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-r"""What the paper prints for each class: penalty, accuracy, noise, and the bound of the algorithm as implemented.
+r"""What the paper prints for each class: penalty, accuracy, noise, and the bound of the algorithm
+as implemented.
 
-:mod:`dpconvex_reproduction.output_perturbation.presets` has the theorems; here are the places where the
-printed text differs from what can hold, and the corollaries of section 4, whose constants pay for the solver's
-accuracy.
+:mod:`dpconvex_reproduction.output_perturbation.presets` has the theorems; here are the places where
+the printed text differs from what can hold, and the corollaries of section 4, whose constants pay
+for the solver's accuracy.
 """
 
 from __future__ import annotations
@@ -14,10 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy import GaussianDP
-from dpconvex_reproduction.output_perturbation.algorithms import PrintedNoise, algorithm_1, algorithm_6
+from dpconvex_reproduction.output_perturbation.algorithms import (
+    PrintedNoise,
+    algorithm_1,
+    algorithm_6,
+)
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 
-__all__ = ["Printed", "laplace_or_gaussian", "printed", "project", "stopped_epsilon", "true_epsilon"]
+__all__ = [
+    "Printed",
+    "laplace_or_gaussian",
+    "printed",
+    "project",
+    "stopped_epsilon",
+    "true_epsilon",
+]
 
 Array = NDArray[np.float64]
 
@@ -54,17 +66,21 @@ class Printed:
 def printed(problem: OutputProblem, population: bool = False) -> Printed:
     """Return the paper's algorithm for a problem.
 
-    For means of the convex class and delta > 0 the accuracy is ``L R ratio^(3/2)`` as printed (Theorem 3.4, 2b).
+    For means of the convex class and delta > 0 the accuracy is ``L R ratio^(3/2)`` as printed
+    (Theorem 3.4, 2b).
     """
     preset = output_preset(problem, population)
     accuracy = preset.accuracy
     if problem.family == "convex" and problem.mean and problem.delta > 0:
         accuracy = problem.lipschitz * problem.radius * problem.ratio**1.5
     if problem.strong_convexity > 0:
-        algorithm, noise = "Algorithm 1", algorithm_1(problem, accuracy)
+        algorithm = "Algorithm 1"
+        noise = algorithm_1(problem, accuracy)
     else:
-        algorithm, noise = "Algorithm 6", algorithm_6(problem, preset.alpha, accuracy)
-    reference, bound = preset.theorem, preset.excess_risk
+        algorithm = "Algorithm 6"
+        noise = algorithm_6(problem, preset.alpha, accuracy)
+    reference = preset.theorem
+    bound = preset.excess_risk
     if population:
         reference, bound = _corollary(problem)
     return Printed(algorithm, reference, preset.alpha, accuracy, noise, bound, preset.nontrivial)
@@ -72,8 +88,12 @@ def printed(problem: OutputProblem, population: bool = False) -> Printed:
 
 def _corollary(problem: OutputProblem) -> tuple[str, float]:
     """Corollaries 4.1 to 4.4: population loss of the algorithm with an inexact solver."""
-    L, R, r, n = problem.lipschitz, problem.radius, problem.ratio, problem.n_samples
-    pure, root = problem.delta == 0, 1 / math.sqrt(n)
+    L = problem.lipschitz
+    R = problem.radius
+    r = problem.ratio
+    n = problem.n_samples
+    pure = problem.delta == 0
+    root = 1 / math.sqrt(n)
     scale = L**2 / problem.strong_convexity if problem.strong_convexity > 0 else L * R
     if problem.family == "strongly convex":
         return "Corollary 4.1", scale * (5 / n + (9 if pure else 6) * r)
@@ -103,7 +123,9 @@ def true_epsilon(sensitivity: float, size: float, delta: float) -> float:
     return float(GaussianDP(sensitivity / size).epsilon(delta))
 
 
-def stopped_epsilon(moved: float, accuracy: float, alpha: float, size: float, delta: float) -> float:
+def stopped_epsilon(
+    moved: float, accuracy: float, alpha: float, size: float, delta: float
+) -> float:
     """Return the true epsilon if minimisers move by ``moved`` and every run meets the accuracy."""
     return true_epsilon(moved + 2 * math.sqrt(2 * accuracy / alpha), size, delta)
 

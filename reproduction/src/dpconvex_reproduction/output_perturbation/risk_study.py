@@ -1,4 +1,6 @@
-"""Excess risk of means: the four classes over a grid of n, epsilon and d, empirical and over the population."""
+"""Excess risk of means: the four classes over a grid of n, epsilon and d, empirical and over the
+population.
+"""
 
 from __future__ import annotations
 
@@ -69,14 +71,20 @@ def guarantee_of(epsilon: float, delta: float) -> Guarantee:
 
 def measure(cell: Cell) -> list[Row]:
     """Run every variant on one draw per setting."""
-    return [row for point in cell["grid"] for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)]
+    return [
+        row
+        for point in cell["grid"]
+        for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)
+    ]
 
 
 def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: int) -> list[Row]:
-    kind, pure = member(family, d), delta == 0
+    kind = member(family, d)
+    pure = delta == 0
     draw = Draw(kind, n, seed)
     rng = np.random.default_rng([seed, 1])
-    draws, norms = rng.standard_normal((NOISES, d)), rng.gamma(d, size=NOISES)
+    draws = rng.standard_normal((NOISES, d))
+    norms = rng.gamma(d, size=NOISES)
     guarantee = guarantee_of(epsilon, delta)
     problem = kind.problem(n, epsilon, delta)
     shared = {"family": family, "n": n, "epsilon": epsilon, "d": d, "delta": delta, "seed": seed}
@@ -95,11 +103,15 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
         point, size = sound(draw, theirs, guarantee)
         exact = draw.empirical_minimiser[None, :]
         variants: Sequence[tuple[str, str, Array]] = (
-            (theirs.algorithm, "paper", point + laplace_or_gaussian(draws, theirs.noise.std, pure, norms)),
+            (
+                theirs.algorithm,
+                "paper",
+                point + laplace_or_gaussian(draws, theirs.noise.std, pure, norms),
+            ),
             (theirs.algorithm, "sound", point + laplace_or_gaussian(draws, size, pure, norms)),
             (mechanism, "dpconvex", ours),
             ("minimiser", "not private", exact),
-        )  # fmt: skip
+        )
         for algorithm, variant, points in variants:
             # Theorems 3.1 and 3.4 project on the ball, 3.2 and 3.5 do not.
             if variant in ("paper", "sound") and "smooth" not in family:
@@ -121,34 +133,51 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
 
 
 def linear_bounds(kind: Member, n: int, alpha: float) -> LinearBounds:
-    """Return the public facts of the data term; the penalty is common to all data sets and cancels."""
+    """Return the public facts of the data term; the penalty is common to all data sets and
+    cancels.
+    """
     return LinearBounds(n, kind.d, kind.loss, 1.0, 1.0, fit_intercept=False, alpha=alpha)
 
 
 def sound(draw: Draw, theirs: Printed, guarantee: Guarantee) -> tuple[Array, float]:
     """Return the certified minimiser at the paper's penalty, and the noise of its certificate."""
     mechanism = OutputPerturbation()
-    certificate = mechanism.certify(linear_bounds(draw.member, draw.n, theirs.alpha), guarantee, seeded=True)
+    certificate = mechanism.certify(
+        linear_bounds(draw.member, draw.n, theirs.alpha), guarantee, seeded=True
+    )
     point = mechanism.minimise(draw.objective(theirs.alpha), certificate)
     term = certificate.noise["release"]
     return point, float(term.get("std", term.get("scale")))
 
 
 def default_model(kind: Member, epsilon: float, delta: float, seed: int) -> Any:
-    """Return our estimator as a user would make it, told the paper's ball and the objective's own penalty."""
+    """Return our estimator as a user would make it, told the paper's ball and the objective's
+    own penalty.
+    """
     options: dict[str, Any] = {
-        "epsilon": epsilon, "delta": delta, "row_norm": 1.0, "fit_intercept": False,
-        "alpha": kind.mu or None, "coef_bound": kind.radius, "random_state": seed,
-    }  # fmt: skip
+        "epsilon": epsilon,
+        "delta": delta,
+        "row_norm": 1.0,
+        "fit_intercept": False,
+        "alpha": kind.mu or None,
+        "coef_bound": kind.radius,
+        "random_state": seed,
+    }
     if kind.loss.kind == "margin":
         return DPLogisticRegression(classes=[-1.0, 1.0], **options)
     return DPQuantileRegressor(0.5, **options)
 
 
-def released(draw: Draw, epsilon: float, delta: float, seed: int, noise: tuple[Array, Array]) -> tuple[Array, str]:
-    """Return releases of our default, on the shared draws if it chose output perturbation, and its choice."""
+def released(
+    draw: Draw, epsilon: float, delta: float, seed: int, noise: tuple[Array, Array]
+) -> tuple[Array, str]:
+    """Return releases of our default, on the shared draws if it chose output perturbation, and
+    its choice.
+    """
     certificate = default_model(draw.member, epsilon, delta, seed).certify(draw.n, draw.member.d)
-    name, bounds, radius = certificate.mechanism, certificate.bounds, draw.member.radius
+    name = certificate.mechanism
+    bounds = certificate.bounds
+    radius = draw.member.radius
     if name in ("objective", "output"):
         if name == "output":
             # The same release on counts, which spares a pass over all copies of a record.

@@ -1,7 +1,9 @@
-r"""Gradient complexity: steps that a solver takes to the prescribed accuracy, over those that the paper prints.
+r"""Gradient complexity: steps that a solver takes to the prescribed accuracy, over those that the
+paper prints.
 
-Means: visits of a record, by the stochastic subgradient method (kinked) or Katyusha (smooth). Objectives that are no
-means: passes over the data, by the subgradient method or Nesterov's accelerated gradient.
+Means: visits of a record, by the stochastic subgradient method (kinked) or Katyusha (smooth).
+Objectives that are no means: passes over the data, by the subgradient method or Nesterov's
+accelerated gradient.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ from dpconvex_reproduction.output_perturbation.printed import Printed, printed
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA
 
 __all__ = [
-    "GENERAL_APPROXIMATE", "GENERAL_PURE", "MEANS_APPROXIMATE", "MEANS_PURE",
-    "stochastic_steps", "subgradient_steps",
-]  # fmt: skip
+    "GENERAL_APPROXIMATE",
+    "GENERAL_PURE",
+    "MEANS_APPROXIMATE",
+    "MEANS_PURE",
+    "stochastic_steps",
+    "subgradient_steps",
+]
 
 Array = NDArray[np.float64]
 
@@ -70,10 +76,15 @@ def cells(means: bool, delta: float) -> Callable[[bool], list[Cell]]:
 
 def measure(cell: Cell) -> list[Row]:
     """Count the steps along n (means) or epsilon (others)."""
-    family, delta, seed = cell["family"], cell["delta"], cell["seed"]
+    family = cell["family"]
+    delta = cell["delta"]
+    seed = cell["seed"]
     if cell["means"]:
         return [_mean(family, delta, seed, n) for n in SAMPLES["smooth" in family]]
-    return [_general(family, delta, seed, epsilon) for epsilon in BUDGETS["smooth" in family, delta == 0]]
+    return [
+        _general(family, delta, seed, epsilon)
+        for epsilon in BUDGETS["smooth" in family, delta == 0]
+    ]
 
 
 def _mean(family: str, delta: float, seed: int, n: int) -> Row:
@@ -92,16 +103,24 @@ def _mean(family: str, delta: float, seed: int, n: int) -> Row:
         name = "stochastic subgradient"
         steps = stochastic_steps(draw, theirs.alpha, theirs.accuracy, seed)
     return _row(
-        name, "visits of a record", family, delta, seed, n, 1.0,
-        steps, _printed_steps(problem, theirs, name), theirs.accuracy,
-    )  # fmt: skip
+        name,
+        "visits of a record",
+        family,
+        delta,
+        seed,
+        n,
+        1.0,
+        steps,
+        _printed_steps(problem, theirs, name),
+        theirs.accuracy,
+    )
 
 
 def stochastic_steps(draw: Draw, alpha: float, accuracy: float, seed: int) -> float:
     """Return how many records Algorithm 3 visits until its averaged point meets the accuracy.
 
-    Steps are ``2 / (alpha (t + 1))`` long and point t has weight ``2 t / (T (T + 1))``. The gap is looked at whenever
-    the number of steps has grown by a quarter.
+    Steps are ``2 / (alpha (t + 1))`` long and point t has weight ``2 t / (T (T + 1))``. The gap is
+    looked at whenever the number of steps has grown by a quarter.
     """
     X, y = draw.expanded()
     penalty = alpha - draw.member.mu
@@ -110,10 +129,14 @@ def stochastic_steps(draw: Draw, alpha: float, accuracy: float, seed: int) -> fl
     def value(w: Array) -> float:
         return float(draw.risks(w[None, :], False)[0] + penalty / 2 * (w @ w))
 
-    lowest, rng = value(best), np.random.default_rng([seed, 2])
-    radius, slope = draw.member.radius, float(draw.member.loss.lipschitz)
-    point, average = np.zeros(draw.member.d), np.zeros(draw.member.d)
-    t, check = 0, 4
+    lowest = value(best)
+    rng = np.random.default_rng([seed, 2])
+    radius = draw.member.radius
+    slope = float(draw.member.loss.lipschitz)
+    point = np.zeros(draw.member.d)
+    average = np.zeros(draw.member.d)
+    t = 0
+    check = 4
     while t < _MOST_VISITS:
         for chosen in rng.integers(0, len(y), check - t):
             t += 1
@@ -131,11 +154,14 @@ def stochastic_steps(draw: Draw, alpha: float, accuracy: float, seed: int) -> fl
 
 
 class _OneFunction:
-    """The tilted objective as the textbook method sees it: its own smoothness and no rows to look into."""
+    """The tilted objective as the textbook method sees it: its own smoothness and no rows to
+    look into.
+    """
 
     def __init__(self, objective: TiltedObjective) -> None:
         self._objective = objective
-        self.dim, self.strong_convexity = objective.dim, objective.strong_convexity
+        self.dim = objective.dim
+        self.strong_convexity = objective.strong_convexity
         self.smoothness = objective.smoothness
 
     def gradient(self, theta: Array) -> Array:
@@ -166,20 +192,32 @@ def _general(family: str, delta: float, seed: int, epsilon: float) -> Row:
         allowed = _printed_steps(problem, theirs, name)
         steps = subgradient_steps(kind, theirs.alpha, theirs.accuracy, math.ceil(allowed))
     return _row(
-        name, "passes", family, delta, seed, 200, epsilon,
-        steps, _printed_steps(problem, theirs, name), theirs.accuracy,
-    )  # fmt: skip
+        name,
+        "passes",
+        family,
+        delta,
+        seed,
+        200,
+        epsilon,
+        steps,
+        _printed_steps(problem, theirs, name),
+        theirs.accuracy,
+    )
 
 
 def subgradient_steps(kind: GeneralMember, alpha: float, accuracy: float, limit: int) -> float:
-    """Return how many steps of Algorithm 2 reach the accuracy; infinity if none within the limit does.
+    """Return how many steps of Algorithm 2 reach the accuracy; infinity if none within the limit
+    does.
 
-    Steps are ``2 / (alpha (t + 1))`` long, and the gap is that of the best point so far, as in Proposition 3.2. The
-    printed step multiplies the subgradient of F
-    by n once more, which cannot be meant.
+    Steps are ``2 / (alpha (t + 1))`` long, and the gap is that of the best point so far, as in
+    Proposition 3.2. The printed step multiplies the subgradient of F by n once more, which cannot
+    be meant.
     """
-    point, radius = np.zeros(kind.X.shape[1]), kind.radius
-    lowest = kind.risks(kind.best[None, :])[0] + (alpha - kind.mu) / 2 * float(kind.best @ kind.best)
+    point = np.zeros(kind.X.shape[1])
+    radius = kind.radius
+    lowest = kind.risks(kind.best[None, :])[0] + (alpha - kind.mu) / 2 * float(
+        kind.best @ kind.best
+    )
     for t in range(limit + 1):
         residuals = kind.y - kind.X @ point
         worst = int(np.argmax(np.abs(residuals)))
@@ -193,17 +231,38 @@ def subgradient_steps(kind: GeneralMember, alpha: float, accuracy: float, limit:
 
 
 def _row(
-    solver: str, unit: str, family: str, delta: float, seed: int, n: int, epsilon: float,
-    steps: float, allowed: float, accuracy: float,
-) -> Row:  # fmt: skip
+    solver: str,
+    unit: str,
+    family: str,
+    delta: float,
+    seed: int,
+    n: int,
+    epsilon: float,
+    steps: float,
+    allowed: float,
+    accuracy: float,
+) -> Row:
     return {
-        "algorithm": _NAMES[solver], "variant": "paper", "family": family, "n": n, "epsilon": epsilon,
-        "d": DIMENSION, "delta": delta, "seed": seed, "accuracy": accuracy, "steps": steps,
-        "printed_steps": allowed, "unit": unit,
-    }  # fmt: skip
+        "algorithm": _NAMES[solver],
+        "variant": "paper",
+        "family": family,
+        "n": n,
+        "epsilon": epsilon,
+        "d": DIMENSION,
+        "delta": delta,
+        "seed": seed,
+        "accuracy": accuracy,
+        "steps": steps,
+        "printed_steps": allowed,
+        "unit": unit,
+    }
 
 
 MEANS_PURE = Study("output-perturbation/steps-means-pure", cells(True, 0.0), measure)
-MEANS_APPROXIMATE = Study("output-perturbation/steps-means-approximate", cells(True, DELTA), measure)
+MEANS_APPROXIMATE = Study(
+    "output-perturbation/steps-means-approximate", cells(True, DELTA), measure
+)
 GENERAL_PURE = Study("output-perturbation/steps-general-pure", cells(False, 0.0), measure)
-GENERAL_APPROXIMATE = Study("output-perturbation/steps-general-approximate", cells(False, DELTA), measure)
+GENERAL_APPROXIMATE = Study(
+    "output-perturbation/steps-general-approximate", cells(False, DELTA), measure
+)

@@ -1,8 +1,9 @@
 r"""Subgradient methods with a certified gap, all records at once or a few at a time.
 
-With step ``2 / (alpha (t + 1))`` the iterate is the dual point of the slopes averaged with weights proportional to t:
-``theta_{t+1} = -(1/alpha) (sum_k 2 k g_k / (t (t + 1)) + b)``. The average of the iterates with the same weights and
-the averaged slopes of each record therefore bound the gap from both sides; it is at most ``8 L^2 / (alpha (t + 1))``.
+With step ``2 / (alpha (t + 1))`` the iterate is the dual point of the slopes averaged with weights
+proportional to t: ``theta_{t+1} = -(1/alpha) (sum_k 2 k g_k / (t (t + 1)) + b)``. The average of
+the iterates with the same weights and the averaged slopes of each record therefore bound the gap
+from both sides; it is at most ``8 L^2 / (alpha (t + 1))``.
 """
 
 from __future__ import annotations
@@ -31,10 +32,20 @@ __all__ = ["StochasticSubgradient", "Subgradient"]
 
 @numba.njit(cache=True)
 def run_subgradient_loop(
-    first: int, chosen: RowIndices, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, linear: Array,
-    alpha: float, point: Array, average: Array,
-) -> None:  # fmt: skip
-    """Run a loop of subgradient steps, one per row of `chosen`, in place, the first being step ``first + 1``."""
+    first: int,
+    chosen: RowIndices,
+    rows: Array,
+    targets: Array,
+    weights: Array,
+    loss: CompiledSlope,
+    linear: Array,
+    alpha: float,
+    point: Array,
+    average: Array,
+) -> None:
+    """Run a loop of subgradient steps, one per row of `chosen`, in place, the first being step
+    ``first + 1``.
+    """
     dim = point.size
     direction = np.empty(dim)
     for step in range(len(chosen)):
@@ -56,10 +67,14 @@ def run_subgradient_loop(
 class _AveragedSubgradient:
     """The checks of both subgradient methods, and their errors."""
 
-    def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise by subgradients until the gap is at most ``tolerance^2 / (2 alpha)``; see :meth:`Solver.solve`.
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
+        """Minimise by subgradients until the gap is at most ``tolerance^2 / (2 alpha)``; see
+        :meth:`Solver.solve`.
 
-        Needs ``alpha > 0`` and rows in memory. The start is checked but forgotten at the first step, of length 1/alpha.
+        Needs ``alpha > 0`` and rows in memory. The start is checked but forgotten at the first
+        step, of length 1/alpha.
         """
         owner = type(self).__name__
         point = check_descent_start(objective, start, tolerance, owner)
@@ -70,8 +85,8 @@ class _AveragedSubgradient:
             return found
         wanted = tolerance**2 / (2 * objective.alpha)
         raise ConvergenceError(
-            f"{owner} reached its limit of steps without certifying a gap of {wanted:.3g}. Use Envelope() or Newton(), "
-            "a larger tolerance or a larger alpha."
+            f"{owner} reached its limit of steps without certifying a gap of {wanted:.3g}. Use "
+            "Envelope() or Newton(), a larger tolerance or a larger alpha."
         )
 
     def _search(
@@ -85,8 +100,8 @@ class _AveragedSubgradient:
 class Subgradient(_AveragedSubgradient):
     """Subgradient method with averaging, for kinked and smooth losses alike.
 
-    A gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is certified by the averaged slopes (kinked
-    losses) or the gradient norm (smooth ones).
+    A gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is certified by the
+    averaged slopes (kinked losses) or the gradient norm (smooth ones).
 
     Parameters
     ----------
@@ -99,7 +114,9 @@ class Subgradient(_AveragedSubgradient):
     def _search(
         self, objective: EmpiricalObjective, records: SolverRecords, point: Array, tolerance: float
     ) -> Solution | None:
-        """Search by subgradients of all records; the iterates' weighted average is tested now and then."""
+        """Search by subgradients of all records; the iterates' weighted average is tested now
+        and then.
+        """
         alpha = objective.alpha
         average = np.zeros_like(point)
         slopes = np.zeros(records.count)
@@ -115,7 +132,11 @@ class Subgradient(_AveragedSubgradient):
             if t == check:
                 check = 2 * check
                 kinked = not math.isfinite(objective.loss.smoothness)
-                gap = averaged_subgradient_gap(objective, records, average, slopes) if kinked else None
+                gap = (
+                    averaged_subgradient_gap(objective, records, average, slopes)
+                    if kinked
+                    else None
+                )
                 found = _certify_subgradient_average(objective, average, gap, tolerance, t)
                 if found is not None:
                     return found
@@ -123,9 +144,15 @@ class Subgradient(_AveragedSubgradient):
 
 
 def _certify_subgradient_average(
-    objective: EmpiricalObjective, average: Array, gap: float | None, tolerance: float, iterations: int
+    objective: EmpiricalObjective,
+    average: Array,
+    gap: float | None,
+    tolerance: float,
+    iterations: int,
 ) -> Solution | None:
-    """Return the average as a solution if its gap, or its gradient norm where no gap is given, is small enough."""
+    """Return the average as a solution if its gap, or its gradient norm where no gap is given,
+    is small enough.
+    """
     if gap is None:
         found = certify_point(objective, average, tolerance)
         return found and Solution(found.point, found.gradient_norm, iterations)
@@ -150,7 +177,9 @@ def averaged_subgradient_gap(
     lengths = np.sqrt(np.einsum("ij,ij->i", records.rows, records.rows))
     size = float(np.linalg.norm(point))
     error = UNIT * ((objective.dim + 8) * size * lengths + 8 * np.abs(records.targets))
-    excess = np.maximum(young_duality_excess(kinks, u - error, plain), young_duality_excess(kinks, u + error, plain))
+    excess = np.maximum(
+        young_duality_excess(kinks, u - error, plain), young_duality_excess(kinks, u + error, plain)
+    )
     dual = (weights * plain * signs) @ records.rows / records.count + records.linear
     rounding = UNIT * (records.count + 16) * objective.gradient_bound
     norm = float(np.linalg.norm(dual + objective.alpha * point)) + rounding
@@ -162,8 +191,9 @@ def averaged_subgradient_gap(
 class StochasticSubgradient(_AveragedSubgradient):
     """Stochastic subgradient method: a few records per step, averaged iterates.
 
-    Its accuracy holds in expectation, which is no basis for privacy, so the point is certified like any other: by its
-    gradient norm (smooth losses) or by a lower bound of the minimum, computed once (kinked ones).
+    Its accuracy holds in expectation, which is no basis for privacy, so the point is certified like
+    any other: by its gradient norm (smooth losses) or by a lower bound of the minimum, computed
+    once (kinked ones).
 
     Parameters
     ----------
@@ -182,15 +212,20 @@ class StochasticSubgradient(_AveragedSubgradient):
     def _search(
         self, objective: EmpiricalObjective, records: SolverRecords, point: Array, tolerance: float
     ) -> Solution | None:
-        """Search by stochastic subgradients of batches; the iterates' average is tested now and then."""
+        """Search by stochastic subgradients of batches; the iterates' average is tested now and
+        then.
+        """
         smooth = math.isfinite(objective.loss.smoothness)
         lowest = None if smooth else _subgradient_lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
         batch = min(self.batch_size, records.count)
         point, average = point.copy(), np.zeros_like(point)
-        check, t = 256, 0
+        check = 256
+        t = 0
         while t < self.max_iterations:
-            _take_subgradient_steps(records, t, rng.integers(0, records.count, (256, batch)), point, average)
+            _take_subgradient_steps(
+                records, t, rng.integers(0, records.count, (256, batch)), point, average
+            )
             t += 256
             if t < check:
                 continue
@@ -208,8 +243,12 @@ class StochasticSubgradient(_AveragedSubgradient):
 def _take_subgradient_steps(
     records: SolverRecords, first: int, chosen: RowIndices, point: Array, average: Array
 ) -> None:
-    """Take one step per row of `chosen`, in place: compiled for losses of the package, in numpy for others."""
-    loss, rows, alpha = records.loss, records.rows, records.alpha
+    """Take one step per row of `chosen`, in place: compiled for losses of the package, in numpy
+    for others.
+    """
+    loss = records.loss
+    rows = records.rows
+    alpha = records.alpha
     # Targets are clamped already.
     compiled = compile_slope(loss.loss if isinstance(loss, ClampedTargetLoss) else loss)
     if compiled is not None:
@@ -232,8 +271,11 @@ def _subgradient_lower_bound(objective: EmpiricalObjective, tolerance: float) ->
 
 
 def _subgradient_value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
-    """Return F(theta) and a bound on its rounding error, as in `EmpiricalObjective.rounding_allowance`."""
-    loss, row_map = objective.loss, objective.rows.row_map
+    """Return F(theta) and a bound on its rounding error, as in
+    `EmpiricalObjective.rounding_allowance`.
+    """
+    loss = objective.loss
+    row_map = objective.rows.row_map
 
     def part(block: Array, y: Array, w: Array) -> Sums:
         return (w @ np.abs(loss.value(y, block @ theta)),)

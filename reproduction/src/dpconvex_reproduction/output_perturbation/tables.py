@@ -29,8 +29,12 @@ _SPELLED = {"n": "records n", "d": "coefficients d", "radius": "adversary's radi
 
 def bound_curves(axes: Any, rows: Sequence[Row], axis: str) -> None:
     """Draw the paper's bound and the excess of every variant along an axis, on log scales."""
-    shown = [row for row in rows if row["excess"] > _NUMERICAL_ZERO[row["variant"] == "not private"]]
-    bounds = [{**row, "variant": "bound", "excess": row["bound"]} for row in select(rows, variant="paper")]
+    shown = [
+        row for row in rows if row["excess"] > _NUMERICAL_ZERO[row["variant"] == "not private"]
+    ]
+    bounds = [
+        {**row, "variant": "bound", "excess": row["bound"]} for row in select(rows, variant="paper")
+    ]
     axes.set_yscale("log")
     curves(axes, [*bounds, *shown], axis, "excess", series=("variant",))
     readable_axis(axes, sorted({row[axis] for row in rows}), _SPELLED.get(axis, axis))
@@ -100,7 +104,8 @@ class BoundTable:
     def judge(self, rows: list[Row]) -> list[Check]:
         """Return the checks of every class."""
         checks: list[Check] = []
-        runs, steps = self._runs(rows), [row for row in rows if "steps" in row]
+        runs = self._runs(rows)
+        steps = [row for row in rows if "steps" in row]
         for family in FAMILIES:
             mine = select(runs, family=family)
             theirs = select(mine, variant="paper")

@@ -1,7 +1,8 @@
 r"""Tilted ERM by output perturbation (section 5.1): excess tilted risk over tilt, n, epsilon and d.
 
-The member is the logistic loss with ``(mu/2) ||w||^2``, rows of norm 1. A data set is n records of which 500 are
-distinct, each repeated equally often, which leaves the tilted risk as it is and lets n grow.
+The member is the logistic loss with ``(mu/2) ||w||^2``, rows of norm 1. A data set is n records of
+which 500 are distinct, each repeated equally often, which leaves the tilted risk as it is and lets
+n grow.
 """
 
 from __future__ import annotations
@@ -22,14 +23,19 @@ from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_1_tilted
 from dpconvex_reproduction.output_perturbation.members import Draw, member
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
-from dpconvex_reproduction.output_perturbation.printed import laplace_or_gaussian, project, stopped_epsilon
+from dpconvex_reproduction.output_perturbation.printed import (
+    laplace_or_gaussian,
+    project,
+    stopped_epsilon,
+)
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "STUDY", "loss_weight", "tilted_problem"]
 
 Array = NDArray[np.float64]
 
-MU, DISTINCT = 0.1, 500
+MU = 0.1
+DISTINCT = 500
 BASE = {"tilt": 0.5, "n": 100_000, "epsilon": 1.0, "d": 4}
 GRIDS: dict[str, tuple[Any, ...]] = {
     "tilt": (0.01, 0.25, 0.5, 1.0, 2.0),
@@ -49,11 +55,15 @@ def tilted_problem(n: int, d: int, epsilon: float, delta: float, tilt: float) ->
     """Return the paper's constants: ``L = 1 + mu R`` and ``beta_t = beta + t L^2`` (Lemma 5.3)."""
     radius = tilted_bounds(n, d, tilt).radius
     L = 1.0 + MU * radius
-    return OutputProblem(L, radius, n, d, epsilon, delta, strong_convexity=MU, smoothness=0.25 + MU + tilt * L**2)
+    return OutputProblem(
+        L, radius, n, d, epsilon, delta, strong_convexity=MU, smoothness=0.25 + MU + tilt * L**2
+    )
 
 
 def loss_weight(problem: OutputProblem, tilt: float) -> float:
-    """``C = exp(t (A - a))``: range of the record's loss on the ball, its penalty included as in Lemma 5.2."""
+    """``C = exp(t (A - a))``: range of the record's loss on the ball, its penalty included as in
+    Lemma 5.2.
+    """
     reach = problem.radius  # of a margin: rows have norm 1
     span = math.log1p(math.exp(reach)) - math.log1p(math.exp(-reach)) + MU / 2 * reach**2
     return math.exp(tilt * span)
@@ -61,7 +71,9 @@ def loss_weight(problem: OutputProblem, tilt: float) -> float:
 
 def cells(quick: bool) -> list[Cell]:
     """One cell per seed and delta."""
-    return [{"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)]
+    return [
+        {"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)
+    ]
 
 
 def settings() -> list[dict[str, Any]]:
@@ -81,11 +93,14 @@ def _rows(d: int, seed: int) -> MemoryRows:
 
 
 def _measure(delta: float, seed: int, tilt: float, n: int, epsilon: float, d: int) -> list[Row]:
-    problem, pure = tilted_problem(n, d, epsilon, delta, tilt), delta == 0
-    rows, guarantee = _rows(d, seed), guarantee_of(epsilon, delta)
+    problem = tilted_problem(n, d, epsilon, delta, tilt)
+    pure = delta == 0
+    rows = _rows(d, seed)
+    guarantee = guarantee_of(epsilon, delta)
     objective = TiltedObjective(rows, Logistic(), MU, tilt)
     rng = np.random.default_rng([seed, 1])
-    draws, norms = rng.standard_normal((NOISES, d)), rng.gamma(d, size=NOISES)
+    draws = rng.standard_normal((NOISES, d))
+    norms = rng.gamma(d, size=NOISES)
     mechanism = OutputPerturbation()
     certificate = mechanism.certify(tilted_bounds(n, d, tilt), guarantee, seeded=True)
     point = mechanism.minimise(objective, certificate)
@@ -106,9 +121,15 @@ def _measure(delta: float, seed: int, tilt: float, n: int, epsilon: float, d: in
     for theorem in ("Theorem 5.1", "Theorem 5.2"):
         facts, noise_size = _printed(theorem, problem, tilt)
         shared = {
-            "tilt": tilt, "n": n, "epsilon": epsilon, "d": d, "delta": delta, "seed": seed,
-            "condition": problem.ratio <= 1, **facts,
-        }  # fmt: skip
+            "tilt": tilt,
+            "n": n,
+            "epsilon": epsilon,
+            "d": d,
+            "delta": delta,
+            "seed": seed,
+            "condition": problem.ratio <= 1,
+            **facts,
+        }
         theirs = point + laplace_or_gaussian(draws, noise_size, pure, norms)
         if theorem == "Theorem 5.1":
             theirs = project(theirs, problem.radius)
@@ -134,25 +155,43 @@ def _measure(delta: float, seed: int, tilt: float, n: int, epsilon: float, d: in
     return lines
 
 
-def default_model(tilt: float, epsilon: float, delta: float, ball: float | None, seed: int = 0) -> DPTiltedClassifier:
-    """Return our estimator with the objective's own penalty; without a ball it builds a wall by its own forecast."""
+def default_model(
+    tilt: float, epsilon: float, delta: float, ball: float | None, seed: int = 0
+) -> DPTiltedClassifier:
+    """Return our estimator with the objective's own penalty; without a ball it builds a wall by
+    its own forecast.
+    """
     return DPTiltedClassifier(
-        tilt, epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
-        coef_bound=ball, classes=[-1.0, 1.0], random_state=seed,
-    )  # fmt: skip
+        tilt,
+        epsilon=epsilon,
+        delta=delta,
+        row_norm=1.0,
+        fit_intercept=False,
+        alpha=MU,
+        coef_bound=ball,
+        classes=[-1.0, 1.0],
+        random_state=seed,
+    )
 
 
 def _walled_minimiser(rows: MemoryRows, certificate: Any) -> Array:
     bounds = certificate.bounds
-    objective = TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
+    objective = TiltedObjective(
+        rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
+    )
     return OutputPerturbation().minimise(objective, certificate)
 
 
 def _printed(theorem: str, problem: OutputProblem, tilt: float) -> tuple[Row, float]:
     """Bound, accuracy and noise of a theorem as printed, and the bound that its proof gives."""
-    L, mu, n, r = problem.lipschitz, MU, problem.n_samples, problem.ratio
-    C, spread = loss_weight(problem, tilt), problem.spread / problem.epsilon
-    scale, kappa = L**2 / mu, problem.condition_number
+    L = problem.lipschitz
+    mu = MU
+    n = problem.n_samples
+    r = problem.ratio
+    C = loss_weight(problem, tilt)
+    spread = problem.spread / problem.epsilon
+    scale = L**2 / mu
+    kappa = problem.condition_number
     pure = problem.delta == 0
     if theorem == "Theorem 5.1":
         accuracy = scale * C / n * min(C / n, spread)
@@ -164,9 +203,14 @@ def _printed(theorem: str, problem: OutputProblem, tilt: float) -> tuple[Row, fl
         proven = bound * C
     noise = algorithm_1_tilted(problem, C, accuracy)
     facts = {
-        "reference": theorem, "bound": bound, "proven": proven, "accuracy": accuracy,
-        "weight": C, "sensitivity": noise.sensitivity, "trivial": L * problem.radius,
-    }  # fmt: skip
+        "reference": theorem,
+        "bound": bound,
+        "proven": proven,
+        "accuracy": accuracy,
+        "weight": C,
+        "sensitivity": noise.sensitivity,
+        "trivial": L * problem.radius,
+    }
     return facts, noise.std
 
 

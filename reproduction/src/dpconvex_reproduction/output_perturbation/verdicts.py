@@ -1,4 +1,6 @@
-"""Checks that the exhibits share: below the bound, at the stated rate, within the printed steps, against our own."""
+"""Checks that the exhibits share: below the bound, at the stated rate, within the printed steps,
+against our own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def _cells(rows: Sequence[Row], keys: Sequence[str]) -> list[list[Row]]:
 
 
 def below_bound(rows: Sequence[Row], name: str, keys: Sequence[str], bound: str = "bound") -> Check:
-    """Check that the mean excess, plus the gap at which the solver may stop, is below the bound in every cell.
+    """Check that the mean excess, plus the gap at which the solver may stop, is below the bound in
+    every cell.
 
     Parameters
     ----------
@@ -59,7 +62,8 @@ def below_bound(rows: Sequence[Row], name: str, keys: Sequence[str], bound: str 
 
 
 def keeps_budget(rows: Sequence[Row], name: str, keys: Sequence[str]) -> Check:
-    """Check that the printed noise provably gives the claimed budget where every run of the solver meets its accuracy.
+    """Check that the printed noise provably gives the claimed budget where every run of the solver
+    meets its accuracy.
 
     Parameters
     ----------
@@ -74,10 +78,11 @@ def keeps_budget(rows: Sequence[Row], name: str, keys: Sequence[str]) -> Check:
     shares = [cell["true_epsilon"] / cell["epsilon"] for cell in cells]
     kept = sum(share <= 1 + 1e-9 for share in shares)
     return Check(
-        f"{name}: the printed noise provably gives the claimed budget where every run meets the accuracy",
+        f"{name}: the printed noise provably gives the claimed budget where every run meets the "
+        "accuracy",
         kept == len(cells) and bool(cells),
-        f"proven in {kept} of {len(cells)} cells, epsilon at most {min(shares):.2f} to {max(shares):.2f} of the "
-        "claimed one",
+        f"proven in {kept} of {len(cells)} cells, epsilon at most {min(shares):.2f} to "
+        f"{max(shares):.2f} of the claimed one",
     )
 
 
@@ -88,7 +93,9 @@ def on_axis(rows: Sequence[Row], base: Mapping[str, Any], axis: str) -> list[Row
 
 
 def _slopes(rows: Sequence[Row], axis: str) -> tuple[float, float] | None:
-    """Slope of log excess against log bound, seed by seed: mean and standard error; None without a rate."""
+    """Slope of log excess against log bound, seed by seed: mean and standard error; None without
+    a rate.
+    """
     bounds = [row["bound"] for row in rows]
     if not bounds or max(bounds) < MEANINGFUL * min(bounds):
         return None
@@ -106,15 +113,20 @@ def _slopes(rows: Sequence[Row], axis: str) -> tuple[float, float] | None:
 
 
 def rates(
-    rows: Sequence[Row], name: str, base: Mapping[str, Any], axes: Sequence[str],
+    rows: Sequence[Row],
+    name: str,
+    base: Mapping[str, Any],
+    axes: Sequence[str],
     unjudged: Sequence[str] = (),
-) -> Check | None:  # fmt: skip
-    """Check that the excess follows its bound: with n and epsilon it falls no slower, with d it grows no faster.
+) -> Check | None:
+    """Check that the excess follows its bound: with n and epsilon it falls no slower, with d it
+    grows no faster.
 
-    A slope of 1 means the very rate of the bound. Along ``unjudged`` axes, where more changes than the axis says, the
-    slope is stated and not judged.
+    A slope of 1 means the very rate of the bound. Along ``unjudged`` axes, where more changes than
+    the axis says, the slope is stated and not judged.
     """
-    holds, words = True, []
+    holds = True
+    words = []
     for axis in (*axes, *unjudged):
         found = _slopes(on_axis(rows, base, axis), axis)
         if found is None:
@@ -138,7 +150,8 @@ def rates(
 
 
 def within_steps(rows: Sequence[Row], name: str, along: str, explicit: bool) -> Check:
-    """Check the solver's steps: at most the printed number where it has no hidden constant, else growing no faster.
+    """Check the solver's steps: at most the printed number where it has no hidden constant, else
+    growing no faster.
 
     Parameters
     ----------
@@ -155,21 +168,43 @@ def within_steps(rows: Sequence[Row], name: str, along: str, explicit: bool) -> 
     mine = [_mean(line, "steps") for line in lines]
     theirs = [_mean(line, "printed_steps") for line in lines]
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
-    unit, solver = rows[0]["unit"], rows[0]["algorithm"]
-    slope = float(np.polyfit(np.log(theirs), np.log(mine), 1)[0]) if np.isfinite(mine).all() else math.inf
-    where = f"{min(ratios):.3g} to {max(ratios):.3g} of the printed number, growing with its power {slope:.2f}"
+    unit = rows[0]["unit"]
+    solver = rows[0]["algorithm"]
+    slope = (
+        float(np.polyfit(np.log(theirs), np.log(mine), 1)[0])
+        if np.isfinite(mine).all()
+        else math.inf
+    )
+    where = (
+        f"{min(ratios):.3g} to {max(ratios):.3g} of the printed number, growing with its power "
+        f"{slope:.2f}"
+    )
     if explicit:
-        return Check(f"{name}: {solver} reaches the accuracy within the printed {unit}", max(ratios) <= 1, where)
-    return Check(f"{name}: {unit} of {solver} grow no faster than the printed order", slope <= 1 + TOLERANCE, where)
+        return Check(
+            f"{name}: {solver} reaches the accuracy within the printed {unit}",
+            max(ratios) <= 1,
+            where,
+        )
+    return Check(
+        f"{name}: {unit} of {solver} grow no faster than the printed order",
+        slope <= 1 + TOLERANCE,
+        where,
+    )
 
 
 def against(
-    rows: Sequence[Row], name: str, keys: Sequence[str], ours: str, theirs: str,
+    rows: Sequence[Row],
+    name: str,
+    keys: Sequence[str],
+    ours: str,
+    theirs: str,
     algorithm: str | None = None,
-) -> Check:  # fmt: skip
+) -> Check:
     """Check that one variant is better than another, or level with it, in every cell."""
     shared = [*keys, "seed"]
-    other = {tuple(row[key] for key in shared): row["excess"] for row in select(rows, variant=theirs)}
+    other = {
+        tuple(row[key] for key in shared): row["excess"] for row in select(rows, variant=theirs)
+    }
     mine = select(rows, variant=ours)
     if algorithm is not None:
         mine = select(mine, algorithm=algorithm)
@@ -178,7 +213,8 @@ def against(
         for row in mine
         if tuple(row[key] for key in shared) in other
     ]
-    standings, ratios = [], []
+    standings = []
+    ratios = []
     lines = summarise(differences, keys, "difference")
     for line in lines:
         cell = {key: line[key] for key in keys}
@@ -187,5 +223,7 @@ def against(
         standings.append(where(reference + line["difference"], reference, error))
         ratios.append((reference + line["difference"]) / reference if reference > 0 else math.nan)
     return Check(
-        f"{name}: {ours} is at least as accurate as {theirs} in every cell", *tally(standings, ratios), about="dpconvex"
+        f"{name}: {ours} is at least as accurate as {theirs} in every cell",
+        *tally(standings, ratios),
+        about="dpconvex",
     )

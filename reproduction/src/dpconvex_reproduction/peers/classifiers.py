@@ -1,4 +1,6 @@
-"""Test accuracy of linear classifiers: ours, plain DP-SGD, diffprivlib, and scikit-learn without privacy."""
+"""Test accuracy of linear classifiers: ours, plain DP-SGD, diffprivlib, and scikit-learn without
+privacy.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,20 @@ from dpconvex.losses import Hinge, Logistic
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.peers import diffprivlib_peer
 from dpconvex_reproduction.peers.clipped_sgd import SETTINGS, descend, noise_std
-from dpconvex_reproduction.peers.problems import CLASSIFICATION, DELTA, EPSILONS, Problem, files, load
+from dpconvex_reproduction.peers.problems import (
+    CLASSIFICATION,
+    DELTA,
+    EPSILONS,
+    Problem,
+    files,
+    load,
+)
 
 __all__ = ["BLOCK", "DIFFPRIVLIB", "LOGISTIC", "MODELS", "SVM", "block_seeds", "measure_problem"]
 
 #: Seeds that one cell covers; a full run has four blocks, a quick one has the first.
-BLOCK, _BLOCKS = 5, 4
+BLOCK = 5
+_BLOCKS = 4
 
 #: Our estimator, the loss that DP-SGD descends, and scikit-learn's model without privacy.
 MODELS: dict[str, tuple[Any, Any, Any]] = {
@@ -39,7 +49,11 @@ def blocks(quick: bool) -> range:
 
 
 def _cells(model: str, quick: bool) -> list[Cell]:
-    return [{"data": data, "model": model, "block": block} for data in CLASSIFICATION for block in blocks(quick)]
+    return [
+        {"data": data, "model": model, "block": block}
+        for data in CLASSIFICATION
+        for block in blocks(quick)
+    ]
 
 
 def _logistic_cells(quick: bool) -> list[Cell]:
@@ -60,13 +74,17 @@ def _diffprivlib_cells(quick: bool) -> list[Cell]:
 
 
 def measure(cell: Cell) -> list[Row]:
-    """Fit ours and DP-SGD for every epsilon and the seeds of a block; the first block adds what needs no seed."""
+    """Fit ours and DP-SGD for every epsilon and the seeds of a block; the first block adds what
+    needs no seed.
+    """
     problem = load(cell["data"])
     rows = measure_problem(problem, cell["model"], block_seeds(cell["block"]), EPSILONS)
     return rows + (unseeded(problem, cell["model"]) if cell["block"] == 0 else [])
 
 
-def measure_problem(problem: Problem, model: str, seeds: Sequence[int], epsilons: Sequence[float]) -> list[Row]:
+def measure_problem(
+    problem: Problem, model: str, seeds: Sequence[int], epsilons: Sequence[float]
+) -> list[Row]:
     """Return the accuracy of our default and of DP-SGD in both settings."""
     estimator, loss, _ = MODELS[model]
     rows: list[Row] = []
@@ -86,11 +104,15 @@ def measure_problem(problem: Problem, model: str, seeds: Sequence[int], epsilons
     for epsilon in epsilons:
         for seed in seeds:
             fitted = estimator(
-                epsilon=epsilon, delta=DELTA, feature_bounds=problem.feature_bounds, random_state=seed
+                epsilon=epsilon,
+                delta=DELTA,
+                feature_bounds=problem.feature_bounds,
+                random_state=seed,
             ).fit(problem.X, problem.y)
             accuracy = fitted.score(problem.X_test, problem.y_test)
             add(estimator.__name__, "dpconvex", epsilon, seed, accuracy)
-    train, test = problem.with_constant(problem.X), problem.with_constant(problem.X_test)
+    train = problem.with_constant(problem.X)
+    test = problem.with_constant(problem.X_test)
     n = len(train)
     for number, (name, setting) in enumerate(SETTINGS.items()):
         stds = [noise_std(setting.rate(n), setting.steps(n), e, DELTA) for e in epsilons]
@@ -104,11 +126,15 @@ def measure_problem(problem: Problem, model: str, seeds: Sequence[int], epsilons
 
 
 def unseeded(problem: Problem, model: str) -> list[Row]:
-    """Return the accuracy of scikit-learn without privacy, and of always naming the larger class."""
+    """Return the accuracy of scikit-learn without privacy, and of always naming the larger
+    class.
+    """
     plain = MODELS[model][2]
     plain.fit(problem.mapped(problem.X), problem.y)
     accuracies = {
-        f"scikit-learn {type(plain).__name__}": plain.score(problem.mapped(problem.X_test), problem.y_test),
+        f"scikit-learn {type(plain).__name__}": plain.score(
+            problem.mapped(problem.X_test), problem.y_test
+        ),
         "larger class": max(np.mean(problem.y_test == label) for label in (-1, 1)),
     }
     return [
@@ -151,5 +177,6 @@ def measure_diffprivlib(cell: Cell) -> list[Row]:
 _FILES = files(CLASSIFICATION)
 LOGISTIC = Study("peers/logistic", _logistic_cells, measure, _FILES)
 SVM = Study("peers/svm", _svm_cells, measure, _FILES)
-#: Its cells fail where diffprivlib is not installed: the page says how to, and the next run tries again.
+#: Its cells fail where diffprivlib is not installed: the page says how to, and the next run tries
+#: again.
 DIFFPRIVLIB = Study("peers/diffprivlib", _diffprivlib_cells, measure_diffprivlib, _FILES)

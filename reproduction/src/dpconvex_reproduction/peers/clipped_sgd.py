@@ -1,12 +1,14 @@
-r"""Plain private stochastic gradient descent of the kind that Opacus runs, on linear models, in numpy.
+r"""Plain private stochastic gradient descent of the kind that Opacus runs, on linear models, in
+numpy.
 
-Every step draws a Poisson batch (each row with probability ``q = batch_size / n``), clips each row's gradient to norm
-``clip``, adds Gaussian noise to the sum, and goes
+Every step draws a Poisson batch (each row with probability ``q = batch_size / n``), clips each
+row's gradient to norm ``clip``, adds Gaussian noise to the sum, and goes
 
     theta <- theta - learning_rate * (sum of clipped gradients + std * clip * normal) / batch_size.
 
-The last iterate is released. The noise follows from dp-accounting's privacy loss distribution of Poisson-sampled
-Gaussian sums under replace-one, where one row's clipped gradient may turn into its opposite.
+The last iterate is released. The noise follows from dp-accounting's privacy loss distribution of
+Poisson-sampled Gaussian sums under replace-one, where one row's clipped gradient may turn into its
+opposite.
 """
 
 from __future__ import annotations
@@ -64,11 +66,16 @@ class Setting:
 
 
 #: The two ends of what examples and tutorials use; both are run, and the better one counts.
-SETTINGS = {"DP-SGD, rate 0.1, 10 epochs": Setting(0.1, 10), "DP-SGD, rate 0.5, 20 epochs": Setting(0.5, 20)}
+SETTINGS = {
+    "DP-SGD, rate 0.1, 10 epochs": Setting(0.1, 10),
+    "DP-SGD, rate 0.5, 20 epochs": Setting(0.5, 20),
+}
 
 
 def accounted_epsilon(std: float, rate: float, steps: int, delta: float) -> float:
-    """Return dp-accounting's epsilon under replace-one for noise of ``std`` times the clipping norm."""
+    """Return dp-accounting's epsilon under replace-one for noise of ``std`` times the clipping
+    norm.
+    """
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -103,7 +110,8 @@ def noise_std(rate: float, steps: int, epsilon: float, delta: float) -> float:
 
     # Many small steps together are nearly Gaussian: the first guess is a few per cent off.
     guess = math.log(2 * rate * math.sqrt(steps) / gaussian_mu(epsilon, delta))
-    low, high = guess - 0.1, guess + 0.1
+    low = guess - 0.1
+    high = guess + 0.1
     while excess(low) < 0:
         low -= 0.3
     while excess(high) > 0:
@@ -117,15 +125,22 @@ def noise_std(rate: float, steps: int, epsilon: float, delta: float) -> float:
 def proven_epsilon(std: float, rate: float, steps: int, delta: float) -> float:
     """Return the epsilon that dpconvex's Renyi bound proves for every pair of neighbours.
 
-    The bound takes ``std / sensitivity`` with the replace-one sensitivity of a clipped sum, twice the clipping norm.
+    The bound takes ``std / sensitivity`` with the replace-one sensitivity of a clipped sum, twice
+    the clipping norm.
     """
     return subsampled_epsilon("poisson", "replace_one", rate, steps, std / 2, delta)
 
 
 def descend(
-    rows: Array, targets: Array, loss: Any, setting: Setting, stds: Sequence[float], rng: np.random.Generator
+    rows: Array,
+    targets: Array,
+    loss: Any,
+    setting: Setting,
+    stds: Sequence[float],
+    rng: np.random.Generator,
 ) -> Array:
-    """Run several chains that differ in their noise on the same batches and return their last iterates.
+    """Run several chains that differ in their noise on the same batches and return their last
+    iterates.
 
     Parameters
     ----------

@@ -1,12 +1,15 @@
 r"""diffprivlib's logistic regression in an environment of its own, and the privacy it truly has.
 
-diffprivlib 0.6.6 does not import with current scikit-learn; :mod:`environments` says where it lives.
+diffprivlib 0.6.6 does not import with current scikit-learn; :mod:`environments` says where it
+lives.
 
-Its logistic regression minimises ``J(theta) + <b, theta>`` with ``b`` of density ``exp(-|b| epsilon_p / (2R))``, R the
-norm of a row with its constant, ``Lambda = 1/C`` and ``epsilon_p = epsilon - 2 log(1 + R/(4 Lambda))``; where that is
-not positive it takes ``epsilon_p = epsilon/2`` and raises Lambda to ``p = R / (4 (e^{epsilon/4} - 1))``. The proof
-needs the curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient; its own intercept is left out
-of ``1/C`` and has what was added alone, ``p - 1/C``: see :func:`true_epsilon`.
+Its logistic regression minimises ``J(theta) + <b, theta>`` with ``b`` of density
+``exp(-|b| epsilon_p / (2R))``, R the norm of a row with its constant, ``Lambda = 1/C`` and
+``epsilon_p = epsilon - 2 log(1 + R/(4 Lambda))``; where that is not positive it takes
+``epsilon_p = epsilon/2`` and raises Lambda to ``p = R / (4 (e^{epsilon/4} - 1))``. The proof needs
+the curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient; its own
+intercept is left out of ``1/C`` and has what was added alone, ``p - 1/C``: see
+:func:`true_epsilon`.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from dpconvex_reproduction.peers.environments import DIFFPRIVLIB
 
 __all__ = ["WAYS", "fits", "scores", "true_epsilon"]
 
-#: How rows are handed over. "as documented": mapped rows, their public norm as ``data_norm``, its own intercept.
-#: "sound": rows ``(1, x)`` divided by their public norm, so that R = 1 and the constant is penalised like the rest.
+#: How rows are handed over. "as documented": mapped rows, their public norm as ``data_norm``, its
+#: own intercept. "sound": rows ``(1, x)`` divided by their public norm, so that R = 1 and the
+#: constant is penalised like the rest.
 WAYS = ("as documented", "sound")
 
 
@@ -75,11 +79,13 @@ def fits(
 
 
 def true_epsilon(way: str, epsilon: float, row_norm: float) -> float:
-    """Return the epsilon that can be proven under replace-one for an exact minimiser, C = 1; inf if there is no proof.
+    """Return the epsilon that can be proven under replace-one for an exact minimiser, C = 1; inf if
+    there is no proof.
 
     With noise of scale ``2R / epsilon_p`` and a penalty Lambda on every coefficient it is
-    ``epsilon_p + log(1 + R^2 / (4 Lambda))``. Its own intercept has a penalty of ``p - 1`` where p was raised, and
-    none otherwise: ``epsilon/2 + log(1 + (1/(p - 1) + r^2/p) / 4)`` with r the norm of a row without the constant.
+    ``epsilon_p + log(1 + R^2 / (4 Lambda))``. Its own intercept has a penalty of ``p - 1`` where p
+    was raised, and none otherwise: ``epsilon/2 + log(1 + (1/(p - 1) + r^2/p) / 4)`` with r the norm
+    of a row without the constant.
 
     Examples
     --------

@@ -1,8 +1,10 @@
-"""Fits of diffprivlib's logistic regression; run as a script by the interpreter of its own environment.
+"""Fits of diffprivlib's logistic regression; run as a script by the interpreter of its own
+environment.
 
-Usage: ``python diffprivlib_worker.py data.npz requests.json answers.npz``. Each request has ``epsilon``, ``seed``,
-``data_norm``, ``fit_intercept`` and ``constant`` (whether rows ``(1, x)`` take the place of rows ``x``); all rows are
-divided by ``divisor``. The answer holds the scores of the test rows and the seconds of each fit.
+Usage: ``python diffprivlib_worker.py data.npz requests.json answers.npz``. Each request has
+``epsilon``, ``seed``, ``data_norm``, ``fit_intercept`` and ``constant`` (whether rows ``(1, x)``
+take the place of rows ``x``); all rows are divided by ``divisor``. The answer holds the scores of
+the test rows and the seconds of each fit.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def main() -> None:
         shown = np.concatenate([np.ones((len(X), 1)), X], axis=1) if request["constant"] else X
         return shown / request["divisor"]
 
-    scores, seconds = [], []
+    scores = []
+    seconds = []
     for request in requests:
         model = models.LogisticRegression(
             epsilon=request["epsilon"],

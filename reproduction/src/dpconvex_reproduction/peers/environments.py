@@ -1,10 +1,13 @@
-"""Environments of peers: a peer is its pinned packages and a worker script that its own interpreter runs.
+"""Environments of peers: a peer is its pinned packages and a worker script that its own interpreter
+runs.
 
-Peers need versions of packages that dpconvex does not have, so each has an environment in the cache folder
-(``XDG_CACHE_HOME`` or ``~/.cache``). Only ``dpconvex reproduce --install-peers`` makes them, from the package index.
+Peers need versions of packages that dpconvex does not have, so each has an environment in the cache
+folder (``XDG_CACHE_HOME`` or ``~/.cache``). Only ``dpconvex reproduce --install-peers`` makes them,
+from the package index.
 
-A worker is called ``python worker.py data.npz requests.json answers.npz``: it reads arrays and a list of requests, and
-writes an array ``scores`` with a line for each request (one value per test row) and an array ``seconds``.
+A worker is called ``python worker.py data.npz requests.json answers.npz``: it reads arrays and a
+list of requests, and writes an array ``scores`` with a line for each request (one value per test
+row) and an array ``seconds``.
 """
 
 from __future__ import annotations
@@ -64,7 +67,11 @@ class PeerEnvironment:
         """
         python = self.home / _INSIDE
         if not python.exists():
-            words = "--install-peers" if self in ENVIRONMENTS else "bench --install-peers --add your_file.py"
+            words = (
+                "--install-peers"
+                if self in ENVIRONMENTS
+                else "bench --install-peers --add your_file.py"
+            )
             raise RuntimeError(
                 f"{self.name} is not installed. It needs an environment of its own: "
                 f"`dpconvex reproduce {words}` makes it from the package index."
@@ -94,14 +101,19 @@ class PeerEnvironment:
                     made.rename(home)
         except subprocess.CalledProcessError as error:
             said = (error.stderr or "").strip().splitlines()
-            raise RuntimeError(f"{self.name} could not be installed: {' '.join(said[-1:])}") from error
+            raise RuntimeError(
+                f"{self.name} could not be installed: {' '.join(said[-1:])}"
+            ) from error
         except OSError as error:
             if not (home / _INSIDE).exists():
                 raise RuntimeError(f"{self.name} could not be installed: {error}") from error
         return home / _INSIDE
 
     def ask(
-        self, worker: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], requests: Sequence[Mapping[str, Any]]
+        self,
+        worker: str | os.PathLike[str],
+        arrays: Mapping[str, NDArray[Any]],
+        requests: Sequence[Mapping[str, Any]],
     ) -> dict[str, NDArray[Any]]:
         """Run a worker script in the environment and return the arrays of its answer.
 
@@ -112,14 +124,18 @@ class PeerEnvironment:
         """
         python = self.python()
         with tempfile.TemporaryDirectory() as folder:
-            data, questions, answers = (Path(folder) / name for name in ("data.npz", "requests.json", "answers.npz"))
+            data, questions, answers = (
+                Path(folder) / name for name in ("data.npz", "requests.json", "answers.npz")
+            )
             np.savez(data, **dict(arrays))  # type: ignore[arg-type]
             questions.write_text(json.dumps(list(requests)), encoding="utf-8")
             # -P: modules beside the worker must not hide packages of the same name.
             command = [str(python), "-P", str(worker), str(data), str(questions), str(answers)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
-                raise RuntimeError(f"{self.name} failed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+                raise RuntimeError(
+                    f"{self.name} failed: {' '.join(done.stderr.strip().splitlines()[-1:])}"
+                )
             with np.load(answers) as file:
                 return {name: file[name] for name in file.files}
 
@@ -131,5 +147,7 @@ INTERPRET = PeerEnvironment(
     "interpret", ("interpret-core==0.7.8", "scikit-learn==1.9.1", "numpy==2.4.6", "pandas==3.1.1")
 )
 OPACUS = PeerEnvironment("opacus", ("opacus==1.6.0", "torch==2.13.0", "numpy==2.4.6"))
-JAX_PRIVACY = PeerEnvironment("jax-privacy", ("jax-privacy==2.0.0", "jax==0.10.2", "jaxlib==0.10.2"))
+JAX_PRIVACY = PeerEnvironment(
+    "jax-privacy", ("jax-privacy==2.0.0", "jax==0.10.2", "jaxlib==0.10.2")
+)
 ENVIRONMENTS = (DIFFPRIVLIB, INTERPRET, OPACUS, JAX_PRIVACY)

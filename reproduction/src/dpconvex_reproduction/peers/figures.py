@@ -1,11 +1,21 @@
-"""Figures of the comparison: a panel per data set, epsilon along, the fit without privacy as a level line."""
+"""Figures of the comparison: a panel per data set, epsilon along, the fit without privacy as a
+level line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from dpconvex_reproduction.drawing import ERRORS, OTHERS, OURS, curves, finish, panels, readable_axis
+from dpconvex_reproduction.drawing import (
+    ERRORS,
+    OTHERS,
+    OURS,
+    curves,
+    finish,
+    panels,
+    readable_axis,
+)
 from dpconvex_reproduction.exhibit import Row, select
 from dpconvex_reproduction.peers.timing import table as time_table
 
@@ -79,14 +89,28 @@ def draw_times(rows: Sequence[Row], figure: Any) -> None:
         seconds = [line["median seconds"] for line in here]
         names = [line["algorithm"] for line in here]
         # A logarithmic axis has no zero at which a bar could begin.
-        ax.scatter(seconds, range(len(here)), color=[color[line["variant"]] for line in here], zorder=2)
+        ax.scatter(
+            seconds, range(len(here)), color=[color[line["variant"]] for line in here], zorder=2
+        )
         ax.hlines(range(len(here)), 1e-6, 1e6, color="0.9", linewidth=0.8, zorder=1)
         ax.set_yticks(range(len(here)), names)
         ax.set(xlim=limits, ylim=(-0.6, len(here) - 0.4))
-        readable_axis(ax, [tick for tick in _SECONDS if limits[0] <= tick <= limits[1]], "seconds per fit")
+        readable_axis(
+            ax, [tick for tick in _SECONDS if limits[0] <= tick <= limits[1]], "seconds per fit"
+        )
         for place, value in enumerate(seconds):
-            ax.annotate(f"{value:.2g}", (value, place), (6, 0), textcoords="offset points", va="center", fontsize=8)
+            ax.annotate(
+                f"{value:.2g}",
+                (value, place),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
         for text, line in zip(ax.get_yticklabels(), here, strict=True):
             text.set_color(color[line["variant"]])
-        ax.set_title(f"{_TASKS.get(task, task)},\n{data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=9)
+        ax.set_title(
+            f"{_TASKS.get(task, task)},\n{data} ({here[0]['rows']:,} x {here[0]['columns']})",
+            fontsize=9,
+        )
     figure.tight_layout()

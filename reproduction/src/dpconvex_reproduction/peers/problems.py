@@ -1,4 +1,6 @@
-"""The real data of the comparison: one public split each, and the public map that every method sees."""
+"""The real data of the comparison: one public split each, and the public map that every method
+sees.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,14 @@ class Problem:
     row_norm: float
 
     def mapped(self, X: NDArray[Any]) -> Array:
-        """Return rows ``(clip(raw, low, high) - shift) * scale`` by the map that dpconvex derives from the bounds."""
+        """Return rows ``(clip(raw, low, high) - shift) * scale`` by the map that dpconvex
+        derives from the bounds.
+        """
         row_map = RowMap.from_bounds(X.shape[1], self.feature_bounds)
         low, high = self.feature_bounds
-        return np.asarray((np.clip(X, low, high) - np.array(row_map.shift)) * np.array(row_map.scale), dtype=float)
+        return np.asarray(
+            (np.clip(X, low, high) - np.array(row_map.shift)) * np.array(row_map.scale), dtype=float
+        )
 
     def with_constant(self, X: NDArray[Any]) -> Array:
         """Return mapped rows with a constant in front, ``(1, x)``."""
@@ -81,8 +87,9 @@ class Problem:
         return (low + high) / 2, 2 / (high - low)
 
 
-# A row of k columns in [-1, 1] of which a block of indicators has a single one is no longer than sqrt(k') with k' the
-# number of columns and blocks. This tells diffprivlib more than our own estimators are told, which know bounds alone.
+# A row of k columns in [-1, 1] of which a block of indicators has a single one is no longer than
+# sqrt(k') with k' the number of columns and blocks. This tells diffprivlib more than our own
+# estimators are told, which know bounds alone.
 _SOURCES: dict[str, tuple[Callable[..., Dataset], int, str]] = {
     "a9a": (load_a9a, 14, "a9a.npz"),  # 14 attributes, each a block
     "bank_campaign": (load_bank_campaign, 20, "bank_campaign.npz"),  # 10 numbers, 10 blocks
@@ -105,8 +112,8 @@ def files(names: tuple[str, ...]) -> tuple[str, ...]:
 def load(name: str) -> Problem:
     """Load a data set and split it, once for all methods and seeds.
 
-    The file's own test part where it has one; otherwise a quarter of the rows, drawn with a fixed seed. Of covtype
-    80,000 rows take part.
+    The file's own test part where it has one; otherwise a quarter of the rows, drawn with a fixed
+    seed. Of covtype 80,000 rows take part.
 
     Parameters
     ----------
@@ -121,14 +128,19 @@ def load(name: str) -> Problem:
 def split(data: Dataset, name: str, row_norm: float) -> Problem:
     """Return training and test rows of a data set."""
     y = data.y.astype(np.float64)
-    X, y_test, X_test = data.X, data.y_test, data.X_test
+    X = data.X
+    y_test = data.y_test
+    X_test = data.X_test
     if X_test is None or y_test is None:
         order = np.random.default_rng(0).permutation(len(y))[:_MOST_ROWS]
         tested = round(_TEST_SHARE * len(order))
-        X_test, y_test = X[order[:tested]], y[order[:tested]]
-        X, y = X[order[tested:]], y[order[tested:]]
+        X_test = X[order[:tested]]
+        y_test = y[order[:tested]]
+        X = X[order[tested:]]
+        y = y[order[tested:]]
     y_test = y_test.astype(np.float64)
     if data.target_bounds is None:
         top = y.max()
-        y, y_test = np.where(y == top, 1.0, -1.0), np.where(y_test == top, 1.0, -1.0)
+        y = np.where(y == top, 1.0, -1.0)
+        y_test = np.where(y_test == top, 1.0, -1.0)
     return Problem(name, X, y, X_test, y_test, data.feature_bounds, data.target_bounds, row_norm)

@@ -1,4 +1,6 @@
-"""What each method of the comparison promises, and what can be proven of it; every number is computed."""
+"""What each method of the comparison promises, and what can be proven of it; every number is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _BIKE = (13_034, 12)
 
 def _listed(values: list[float], up: bool = False) -> str:
     """Return numbers to three digits, to the nearest, or upwards where they are upper bounds."""
-    return ", ".join("none" if math.isinf(value) else f"{_up(value) if up else value:.3g}" for value in values)
+    return ", ".join(
+        "none" if math.isinf(value) else f"{_up(value) if up else value:.3g}" for value in values
+    )
 
 
 def _up(value: float) -> float:
@@ -37,28 +41,31 @@ def _ours(model: Any, n: int, d: int, where: str) -> PrivacyLine:
         type(model).__name__,
         "dpconvex",
         f"({model.epsilon:g}, {DELTA:g})-DP, replace-one",
-        f"({certificate.epsilon(DELTA):.4g}, {DELTA:g})-DP by its certificate, which verifies (on {where}: "
-        f"{certificate.mechanism})",
-        "Certified from public facts before data are read; the same at the other values of epsilon.",
+        f"({certificate.epsilon(DELTA):.4g}, {DELTA:g})-DP by its certificate, which verifies (on "
+        f"{where}: {certificate.mechanism})",
+        "Certified from public facts before data are read; the same at the other values of "
+        "epsilon.",
     )
 
 
 def _sgd(n: int, where: str) -> list[PrivacyLine]:
     lines = []
     for name, setting in SETTINGS.items():
-        rate, steps = setting.rate(n), setting.steps(n)
+        rate = setting.rate(n)
+        steps = setting.steps(n)
         stds = [noise_std(rate, steps, epsilon, DELTA) for epsilon in EPSILONS]
         proven = [proven_epsilon(std, rate, steps, DELTA) for std in stds]
         lines.append(
             PrivacyLine(
                 name,
                 "sound",
-                f"epsilon {_listed(list(EPSILONS))} at delta {DELTA:g}, replace-one (noise {_listed(stds)} clipping "
-                f"norms on {where})",
-                f"as promised by dp-accounting's replace-one loss distribution; our own Renyi bound, which is cruder, "
-                f"proves at most {_listed(proven, up=True)}",
-                "dp-accounting takes for the worst neighbours a clipped gradient and its opposite, each sampled with "
-                "the batch's rate: the smallest noise that a library would add.",
+                f"epsilon {_listed(list(EPSILONS))} at delta {DELTA:g}, replace-one (noise "
+                f"{_listed(stds)} clipping norms on {where})",
+                "as promised by dp-accounting's replace-one loss distribution; our own Renyi "
+                f"bound, which is cruder, proves at most {_listed(proven, up=True)}",
+                "dp-accounting takes for the worst neighbours a clipped gradient and its "
+                "opposite, each sampled with the batch's rate: the smallest noise that a library "
+                "would add.",
             )
         )
     return lines
@@ -67,15 +74,16 @@ def _sgd(n: int, where: str) -> list[PrivacyLine]:
 def _diffprivlib() -> list[PrivacyLine]:
     norm = _A9A[2]
     solver = (
-        "Pure epsilon (delta 0), replace-one, for an exact minimiser; its solver, L-BFGS with max_iter=100 and "
-        "tol=1e-4, stops early, and for what it then releases nothing is proven."
+        "Pure epsilon (delta 0), replace-one, for an exact minimiser; its solver, L-BFGS with "
+        "max_iter=100 and tol=1e-4, stops early, and for what it then releases nothing is proven."
     )
     why = {
-        "as documented": "Its formula has R/4, R the row norm, where the curvature R^2/4 belongs, so the Jacobian "
-        "costs more than it pays; its intercept is penalised by what the formula adds alone, and where it adds nothing "
-        f"the proof has nothing to stand on. {solver}",
-        "sound": "Rows of norm 1 with the constant among them: the formula then pays more than the Jacobian costs, and "
-        f"every coefficient is penalised. {solver}",
+        "as documented": "Its formula has R/4, R the row norm, where the curvature R^2/4 belongs, "
+        "so the Jacobian costs more than it pays; its intercept is penalised by "
+        "what the formula adds alone, and where it adds nothing the proof has "
+        f"nothing to stand on. {solver}",
+        "sound": "Rows of norm 1 with the constant among them: the formula then pays more than "
+        f"the Jacobian costs, and every coefficient is penalised. {solver}",
     }
     return [
         PrivacyLine(
@@ -108,5 +116,7 @@ def quantile() -> list[PrivacyLine]:
     """Return the lines of the quantile regressions."""
     n, d = _BIKE
     bounds = (np.zeros(d), np.ones(d))
-    ours = DPQuantileRegressor(0.5, epsilon=1.0, delta=DELTA, feature_bounds=bounds, target_bounds=(0, 1000))
+    ours = DPQuantileRegressor(
+        0.5, epsilon=1.0, delta=DELTA, feature_bounds=bounds, target_bounds=(0, 1000)
+    )
     return [_ours(ours, n, d, "a table of bike's shape"), *_sgd(n, "bike")]

@@ -1,4 +1,6 @@
-"""Test pinball loss of linear quantile regression: ours, plain DP-SGD, scikit-learn and statsmodels without privacy."""
+"""Test pinball loss of linear quantile regression: ours, plain DP-SGD, scikit-learn and
+statsmodels without privacy.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from dpconvex.losses import Pinball
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.peers.classifiers import block_seeds, blocks
 from dpconvex_reproduction.peers.clipped_sgd import SETTINGS, descend, noise_std
-from dpconvex_reproduction.peers.problems import DELTA, EPSILONS, QUANTILES, REGRESSION, Problem, files, load
+from dpconvex_reproduction.peers.problems import (
+    DELTA,
+    EPSILONS,
+    QUANTILES,
+    REGRESSION,
+    Problem,
+    files,
+    load,
+)
 
 __all__ = ["QUANTILE", "REFERENCE", "STATSMODELS", "fit_statsmodels", "measure_problem", "relative"]
 
@@ -38,7 +48,9 @@ def _once(quick: bool) -> list[Cell]:
     return [{"data": data, "quantile": quantile} for data in REGRESSION for quantile in QUANTILES]
 
 
-def _row(problem: Problem, quantile: float, epsilon: float | None, name: str, variant: str, seed: int) -> Row:
+def _row(
+    problem: Problem, quantile: float, epsilon: float | None, name: str, variant: str, seed: int
+) -> Row:
     return {
         "data": problem.name,
         "quantile": quantile,
@@ -50,13 +62,18 @@ def _row(problem: Problem, quantile: float, epsilon: float | None, name: str, va
 
 
 def measure(cell: Cell) -> list[Row]:
-    """Fit ours and DP-SGD for every epsilon and the seeds of a block; the first block adds what needs no seed."""
-    problem, quantile = load(cell["data"]), cell["quantile"]
+    """Fit ours and DP-SGD for every epsilon and the seeds of a block; the first block adds what
+    needs no seed.
+    """
+    problem = load(cell["data"])
+    quantile = cell["quantile"]
     rows = measure_problem(problem, quantile, block_seeds(cell["block"]), EPSILONS)
     return rows + (unseeded(problem, quantile) if cell["block"] == 0 else [])
 
 
-def measure_problem(problem: Problem, quantile: float, seeds: Sequence[int], epsilons: Sequence[float]) -> list[Row]:
+def measure_problem(
+    problem: Problem, quantile: float, seeds: Sequence[int], epsilons: Sequence[float]
+) -> list[Row]:
     """Return the test loss of our default and of DP-SGD in both settings, in the target's units."""
     rows = []
     for epsilon in epsilons:
@@ -71,7 +88,8 @@ def measure_problem(problem: Problem, quantile: float, seeds: Sequence[int], eps
             ).fit(problem.X, problem.y)
             row = _row(problem, quantile, epsilon, "DPQuantileRegressor", "dpconvex", seed)
             rows.append({**row, "loss": _loss(problem, quantile, fitted.predict(problem.X_test))})
-    train, test = problem.with_constant(problem.X), problem.with_constant(problem.X_test)
+    train = problem.with_constant(problem.X)
+    test = problem.with_constant(problem.X_test)
     shift, scale = problem.target_map
     n = len(train)
     for number, (name, setting) in enumerate(SETTINGS.items()):
@@ -101,7 +119,10 @@ def unseeded(problem: Problem, quantile: float) -> list[Row]:
         "constant": np.full(len(problem.y_test), np.quantile(problem.y, quantile)),
     }
     return [
-        {**_row(problem, quantile, None, name, "not private", 0), "loss": _loss(problem, quantile, predicted)}
+        {
+            **_row(problem, quantile, None, name, "not private", 0),
+            "loss": _loss(problem, quantile, predicted),
+        }
         for name, predicted in predictions.items()
     ]
 
@@ -126,7 +147,8 @@ def fit_statsmodels(problem: Problem, quantile: float) -> NDArray[np.float64]:
 
 def measure_statsmodels(cell: Cell) -> list[Row]:
     """Fit statsmodels once."""
-    problem, quantile = load(cell["data"]), cell["quantile"]
+    problem = load(cell["data"])
+    quantile = cell["quantile"]
     theta = fit_statsmodels(problem, quantile)
     row = _row(problem, quantile, None, "statsmodels QuantReg", "not private", 0)
     loss = _loss(problem, quantile, problem.with_constant(problem.X_test) @ theta)
@@ -139,7 +161,9 @@ def relative(rows: Sequence[Row]) -> list[Row]:
     Examples
     --------
     >>> exact = {"data": "a", "quantile": 0.5, "algorithm": REFERENCE, "loss": 2.0}
-    >>> relative([exact, {"data": "a", "quantile": 0.5, "algorithm": "ours", "loss": 3.0}])[1]["ratio"]
+    >>> relative([exact, {"data": "a", "quantile": 0.5, "algorithm": "ours", "loss": 3.0}])[1][
+    ...     "ratio"
+    ... ]
     1.5
     """
     exact = {(r["data"], r["quantile"]): r["loss"] for r in rows if r["algorithm"] == REFERENCE}

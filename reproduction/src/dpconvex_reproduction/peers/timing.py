@@ -1,4 +1,6 @@
-"""Seconds that each method takes for one fit of the same data, on one thread, with nothing beside it."""
+"""Seconds that each method takes for one fit of the same data, on one thread, with nothing
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,21 @@ from dpconvex_reproduction.peers.quantiles import fit_statsmodels
 
 __all__ = ["TIME", "fitting", "judge", "table"]
 
-_EPSILON, _QUANTILE = 1.0, 0.5
-_DATA = {"logistic": ("a9a", "covtype"), "svm": ("a9a", "covtype"), "quantile": ("bike", "census_wages")}
+_EPSILON = 1.0
+_QUANTILE = 0.5
+_DATA = {
+    "logistic": ("a9a", "covtype"),
+    "svm": ("a9a", "covtype"),
+    "quantile": ("bike", "census_wages"),
+}
 #: Method -> variant; DP-SGD is timed without the accounting of its noise.
 _METHODS = {
     "logistic": ("dpconvex", *SETTINGS, "diffprivlib, as documented", "scikit-learn"),
     "svm": ("dpconvex", *SETTINGS, "scikit-learn"),
     "quantile": ("dpconvex", *SETTINGS, "scikit-learn", "statsmodels"),
 }
-_REPEATS, _BLOCKS = 3, 3
+_REPEATS = 3
+_BLOCKS = 3
 
 
 def _cells(quick: bool) -> list[Cell]:
@@ -44,7 +52,8 @@ def _cells(quick: bool) -> list[Cell]:
 
 def measure(cell: Cell) -> list[Row]:
     """Fit some times, after a first fit that loads compiled code."""
-    problem, method = load(cell["data"]), cell["method"]
+    problem = load(cell["data"])
+    method = cell["method"]
     # scikit-learn's default solver of quantile regression takes the better part of a minute.
     slow = cell["task"] == "quantile" and method == "scikit-learn"
     repeats = 1 if slow else _REPEATS
@@ -84,12 +93,15 @@ def measure(cell: Cell) -> list[Row]:
 def fitting(problem: Problem, task: str, method: str) -> Callable[[int], Any]:
     """Return a function of a seed that fits once, from what its user would have in hand."""
     if method in SETTINGS:
-        setting, rows = SETTINGS[method], problem.with_constant(problem.X)
+        setting = SETTINGS[method]
+        rows = problem.with_constant(problem.X)
         shift, scale = problem.target_map
         targets = (problem.y - shift) * scale
         loss = Pinball(_QUANTILE) if task == "quantile" else MODELS[task][1]
         std = noise_std(setting.rate(len(rows)), setting.steps(len(rows)), _EPSILON, DELTA)
-        return lambda seed: descend(rows, targets, loss, setting, [std], np.random.default_rng(seed))
+        return lambda seed: descend(
+            rows, targets, loss, setting, [std], np.random.default_rng(seed)
+        )
     if method == "statsmodels":
         return lambda seed: fit_statsmodels(problem, _QUANTILE)
     if method == "scikit-learn":
@@ -97,7 +109,11 @@ def fitting(problem: Problem, task: str, method: str) -> Callable[[int], Any]:
         exact = QuantileRegressor(quantile=_QUANTILE, alpha=0)
         model = exact if task == "quantile" else MODELS[task][2]
         return lambda seed: model.fit(mapped, problem.y)
-    facts: dict[str, Any] = {"epsilon": _EPSILON, "delta": DELTA, "feature_bounds": problem.feature_bounds}
+    facts: dict[str, Any] = {
+        "epsilon": _EPSILON,
+        "delta": DELTA,
+        "feature_bounds": problem.feature_bounds,
+    }
     if task == "quantile":
         facts |= {"quantile": _QUANTILE, "target_bounds": problem.target_bounds}
     ours = DPQuantileRegressor if task == "quantile" else MODELS[task][0]
@@ -139,7 +155,10 @@ def judge(rows: list[Row]) -> list[Check]:
         )
         judged.append(
             Check(
-                f"Our default takes at most 1.25 times as long as every {words}", not slower, evidence, about="dpconvex"
+                f"Our default takes at most 1.25 times as long as every {words}",
+                not slower,
+                evidence,
+                about="dpconvex",
             )
         )
     return judged

@@ -14,8 +14,9 @@ __all__ = ["Duel", "checks", "duels", "table"]
 
 _OURS = "dpconvex"
 _OPEN = "not private"
-#: Variants whose promise is not proven. DP-SGD's rests on dp-accounting's pair of loss distributions for vectors, and
-#: diffprivlib's sound one is proven for an exact minimiser; both are counted as kept, and the statement says so.
+#: Variants whose promise is not proven. DP-SGD's rests on dp-accounting's pair of loss
+#: distributions for vectors, and diffprivlib's sound one is proven for an exact minimiser; both are
+#: counted as kept, and the statement says so.
 UNPROVEN = ("as documented",)
 
 
@@ -53,7 +54,9 @@ def _name(row: Row) -> str:
     return f"{row['algorithm']} ({variant})" if variant in UNPROVEN else str(row["algorithm"])
 
 
-def duels(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool, proven: bool = False) -> list[Duel]:
+def duels(
+    rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool, proven: bool = False
+) -> list[Duel]:
     """Return one duel per setting in which ours and a private peer were run.
 
     Parameters
@@ -84,7 +87,9 @@ def duels(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool, pr
             seeds = [seed for seed in ours if seed in scores]
             if not seeds:
                 continue
-            (gap,) = summarise([{"gap": sign * (scores[seed] - ours[seed])} for seed in seeds], [], "gap")
+            (gap,) = summarise(
+                [{"gap": sign * (scores[seed] - ours[seed])} for seed in seeds], [], "gap"
+            )
             count = len(seeds)
             mine = math.fsum(ours[seed] for seed in seeds) / count
             theirs = math.fsum(scores[seed] for seed in seeds) / count
@@ -102,7 +107,9 @@ def _words(duel: Duel) -> str:
 
 
 def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -> list[Check]:
-    """Return, for every data set, whether ours is best or within one standard error of best, and where it loses."""
+    """Return, for every data set, whether ours is best or within one standard error of best, and
+    where it loses.
+    """
     found = duels(rows, keys, value, larger)
     judged = []
     for case in dict.fromkeys(duel.setting[:-1] for duel in found):
@@ -114,13 +121,15 @@ def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -
             numbers = ", ".join(f"{-duel.deficit:.2g} at {duel.setting[-1]:g}" for duel in leads)
             evidence.append(f"ahead of the best peer by {numbers}")
         evidence += [
-            f"level at epsilon {duel.setting[-1]:g}: {_words(duel)}" for duel in here if duel.holds and duel.deficit > 0
+            f"level at epsilon {duel.setting[-1]:g}: {_words(duel)}"
+            for duel in here
+            if duel.holds and duel.deficit > 0
         ]
         evidence += [f"loses at epsilon {duel.setting[-1]:g}: {_words(duel)}" for duel in lost]
         judged.append(
             Check(
-                f"{', '.join(map(str, case))}: our default is best or within one standard error of the best private "
-                "peer at every epsilon",
+                f"{', '.join(map(str, case))}: our default is best or within one standard error "
+                "of the best private peer at every epsilon",
                 not lost,
                 "; ".join(evidence),
                 about="dpconvex",
@@ -131,9 +140,10 @@ def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -
         kept = sum(duel.holds for duel in proven)
         judged.append(
             Check(
-                "Against the best of the peers that keep their promise (DP-SGD by dp-accounting; diffprivlib as if its "
-                "minimisers were exact), chosen with hindsight in every setting, our default is best or within one "
-                "standard error of best in most settings",
+                "Against the best of the peers that keep their promise (DP-SGD by dp-accounting; "
+                "diffprivlib as if its minimisers were exact), chosen with hindsight in every "
+                "setting, our default is best or within one standard error of best in most "
+                "settings",
                 2 * kept > len(proven),
                 f"{kept} of {len(proven)} settings",
                 about="dpconvex",
@@ -147,8 +157,8 @@ def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -
     if counts:
         judged.append(
             Check(
-                "Against any one peer, set the same everywhere, our default is best or within one standard error of "
-                "best in three settings of four",
+                "Against any one peer, set the same everywhere, our default is best or within "
+                "one standard error of best in three settings of four",
                 all(4 * held >= 3 * total for held, total in counts.values()),
                 "; ".join(f"{name}: {held} of {total}" for name, (held, total) in counts.items()),
                 about="dpconvex",
@@ -162,7 +172,9 @@ def table(rows: Sequence[Row], keys: Sequence[str], value: str) -> list[Row]:
     order = [*keys, "algorithm", "variant"]
     settings = list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
     shown = []
-    for line in sorted(summarise(rows, order, value), key=lambda row: settings.index(tuple(row[k] for k in keys))):
+    for line in sorted(
+        summarise(rows, order, value), key=lambda row: settings.index(tuple(row[k] for k in keys))
+    ):
         count = line["repeats"]
         half = student.ppf(0.975, count - 1) * line["error"] if count > 1 else math.nan
         shown.append(

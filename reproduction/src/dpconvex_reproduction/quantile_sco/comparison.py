@@ -1,4 +1,6 @@
-"""How Figures 4 to 12 are summed up, judged and drawn: errors against sample size, a panel for each budget."""
+"""How Figures 4 to 12 are summed up, judged and drawn: errors against sample size, a panel for
+each budget.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,22 @@ import numpy as np
 
 from dpconvex_reproduction.drawing import SPREAD, curves, finish, panels, readable_axis
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
-from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, ORDINARY, PART_TWO, PRIVATE
+from dpconvex_reproduction.quantile_sco.contenders import (
+    BUDGETS,
+    DEFAULT,
+    NON_PRIVATE,
+    ORDINARY,
+    PART_TWO,
+    PRIVATE,
+)
 from dpconvex_reproduction.standing import tally, where
 
 __all__ = ["AXES", "Grid", "draw_comparison", "judge_comparison", "wide_table"]
 
 #: Measures and the labels of their axes.
 AXES = {"excess_risk": "relative excess risk", "estimation_error": "relative estimation error"}
-_PROPOSED, _EXISTING = ("OP", "DP-SGD"), ("Moreau", "Phased-ERM", "Phased-SGD")
+_PROPOSED = ("OP", "DP-SGD")
+_EXISTING = ("Moreau", "Phased-ERM", "Phased-SGD")
 # Algorithm 1 asks for epsilon of at most 1.
 _STATED_BUDGET = 1.0
 _AS_GOOD = 1.1  # "as good as": at most a tenth worse
@@ -27,7 +37,9 @@ Name = tuple[str, str]
 
 
 def wide_table(rows: list[Row], value: str) -> list[Row]:
-    """Return a line for each budget, algorithm and variant: mean and standard error at every sample size."""
+    """Return a line for each budget, algorithm and variant: mean and standard error at every
+    sample size.
+    """
     keys = ["epsilon", "algorithm", "variant"]
     sizes = sorted({row["n"] for row in rows})
     lines: dict[tuple[Any, ...], Row] = {}
@@ -89,20 +101,27 @@ class Grid:
         return run if budgets is None else [place for place in run if place[0] in budgets]
 
     def improvement(self, name: Name) -> tuple[float, str]:
-        """Return mean at the largest over mean at the smallest sample: the worst budget's, and all in words."""
-        ratios, words = [], []
+        """Return mean at the largest over mean at the smallest sample: the worst budget's, and
+        all in words.
+        """
+        ratios = []
+        words = []
         for epsilon in self.budgets:
             sizes = [n for _, n in self.places([epsilon])]
             ratio = self.mean(name, epsilon, sizes[-1]) / self.mean(name, epsilon, sizes[0])
             ratios.append(ratio)
-            words.append(f"{ratio:.2g} at epsilon {epsilon:g} (n = {sizes[-1]} over n = {sizes[0]})")
+            words.append(
+                f"{ratio:.2g} at epsilon {epsilon:g} (n = {sizes[-1]} over n = {sizes[0]})"
+            )
         return max(ratios), ", ".join(words)
 
     def duel(self, first: Name, second: Name, epsilon: float, n: int) -> Duel:
         """Compare two algorithms at one place, seed by seed."""
-        one, other = self.values[(*first, epsilon, n)], self.values[(*second, epsilon, n)]
+        one = self.values[(*first, epsilon, n)]
+        other = self.values[(*second, epsilon, n)]
         seeds = sorted(one.keys() & other.keys())
-        a, b = np.array([one[s] for s in seeds]), np.array([other[s] for s in seeds])
+        a = np.array([one[s] for s in seeds])
+        b = np.array([other[s] for s in seeds])
         error = float(np.std(a - b, ddof=1)) / math.sqrt(len(seeds)) if len(seeds) > 1 else 0.0
         return Duel(float(a.mean() / b.mean()), where(float(a.mean()), float(b.mean()), error))
 
@@ -113,7 +132,8 @@ def _median_ratio(duels: Sequence[Duel]) -> str:
 
 def _tally(grid: Grid, variant: str, budgets: Sequence[float]) -> tuple[bool, str]:
     """Return whether both proposed algorithms lose nowhere, and the counts."""
-    parts, holds = [], True
+    parts = []
+    holds = True
     for ours in _PROPOSED:
         for theirs in _EXISTING:
             places = grid.places(budgets)
@@ -132,7 +152,11 @@ def _proposed_against_existing(grid: Grid) -> list[Check]:
         for theirs in _EXISTING:
             places = grid.places(stated)
             duels = [grid.duel((ours, "paper"), (theirs, "paper"), *place) for place in places]
-            lost = [f"epsilon {e:g} n {n}" for (e, n), duel in zip(places, duels, strict=True) if not duel.not_worse]
+            lost = [
+                f"epsilon {e:g} n {n}"
+                for (e, n), duel in zip(places, duels, strict=True)
+                if not duel.not_worse
+            ]
             _, evidence = tally_duels(duels)
             evidence += f"; neither better nor level at {', '.join(lost)}" if lost else ""
             statement = f"{ours} outperforms {theirs}, epsilon at most 1, as printed"
@@ -146,7 +170,8 @@ def _proposed_against_existing(grid: Grid) -> list[Check]:
     )
     checks.append(
         Check(
-            "Both outperform all three at the same true privacy: certified noise for all, epsilon at most 1",
+            "Both outperform all three at the same true privacy: certified noise for all, "
+            "epsilon at most 1",
             *_tally(grid, "sound", stated),
         )
     )
@@ -172,7 +197,8 @@ def _falling(grid: Grid, name: Name, label: str) -> Check:
 def _worst(grid: Grid) -> Check:
     """Whether Phased-ERM is so far behind that it leaves the axes."""
     others = [name for name in PRIVATE if name != "Phased-ERM"]
-    worst, ratios = 0, []
+    worst = 0
+    ratios = []
     for place in grid.places():
         duels = [grid.duel((name, "paper"), ("Phased-ERM", "paper"), *place) for name in others]
         worst += all(duel.not_worse for duel in duels)
@@ -189,7 +215,8 @@ def _default_against(grid: Grid, variant: str, words: str) -> Check:
     ours = (DEFAULT, "dpconvex")
     lost: list[str] = []
     best: list[float] = []
-    count, undecided = 0, 0
+    count = 0
+    undecided = 0
     for place in grid.places():
         duels = {name: grid.duel(ours, (name, variant), *place) for name in PRIVATE}
         count += len(duels)
@@ -201,9 +228,9 @@ def _default_against(grid: Grid, variant: str, words: str) -> Check:
         undecided += sum(duel.standing == "undecided" for duel in duels.values())
         best.append(max(duel.ratio for duel in duels.values()))
     evidence = (
-        f"{count - len(lost) - undecided} of {count} comparisons better or level, {undecided} undecided, {len(lost)} "
-        f"worse; error over that of the best of the six: "
-        f"median {float(np.median(best)):.2g}"
+        f"{count - len(lost) - undecided} of {count} comparisons better or level, {undecided} "
+        f"undecided, {len(lost)} worse; error over that of the best of the six: median "
+        f"{float(np.median(best)):.2g}"
     )
     shown = ", ".join(lost[:8]) + (f" and {len(lost) - 8} more" if len(lost) > 8 else "")
     evidence += f"; worse than {shown}" if lost else ""
@@ -239,9 +266,11 @@ def _order(rows: Iterable[Row]) -> list[Row]:
 
 
 def draw_comparison(rows: list[Row], figure: Any, value: str) -> None:
-    """Draw a panel for each budget, as printed above and with certified noise below; bands are standard deviations.
+    """Draw a panel for each budget, as printed above and with certified noise below; bands are
+    standard deviations.
 
-    Without privacy the ordinary fit is drawn: the paper prints no penalty of its own, which would be the worse line.
+    Without privacy the ordinary fit is drawn: the paper prints no penalty of its own, which would
+    be the worse line.
     """
     axes = panels(figure, len(BUDGETS), 2, sharex=True, sharey=True)
     for i, (variant, words) in enumerate((("paper", "as printed"), ("sound", "certified noise"))):

@@ -1,4 +1,6 @@
-"""Everyone who takes part in the comparison, by the names of the paper's legend, and what they are told."""
+"""Everyone who takes part in the comparison, by the names of the paper's legend, and what they
+are told.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.datasets import Synthetic
-from dpconvex_reproduction.quantile_sco.objective_perturbation import algorithm_2, perturbed_minimiser
+from dpconvex_reproduction.quantile_sco.objective_perturbation import (
+    algorithm_2,
+    perturbed_minimiser,
+)
 from dpconvex_reproduction.quantile_sco.presets import Problem, QuantilePreset
 from dpconvex_reproduction.quantile_sco.rivals import RIVALS, phased_erm
 from dpconvex_reproduction.quantile_sco.sound import run_sound, sound_plan
@@ -35,22 +40,29 @@ __all__ = [
 Array = NDArray[np.float64]
 
 # Section 5 and the caption of Figure 4.
-QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0
+QUANTILE = 0.7
+DELTA = 1e-2
+RADIUS = 10.0
 #: The captions say that epsilon is "set accordingly"; these are ours.
 BUDGETS = (0.5, 1.0, 5.0)
 
-NON_PRIVATE, DEFAULT = "Non-Private", "DPQuantileRegressor"
+NON_PRIVATE = "Non-Private"
+DEFAULT = "DPQuantileRegressor"
 #: The paper's model without privacy is penalised; this one is not.
 ORDINARY = "quantile regression"
 PRIVATE = ("OP", *RIVALS)
-PART_TWO, NOISELESS = "OP, part 2", "Phased-ERM without noise"
+PART_TWO = "OP, part 2"
+NOISELESS = "Phased-ERM without noise"
 
-# Public bounds of our estimator: each column within B_x, and a round range of the target, which sets a scale and clips
-# nothing.
-_FEATURE_BOUNDS, _TARGET_BOUNDS = (-RADIUS, RADIUS), (-60.0, 80.0)
+# Public bounds of our estimator: each column within B_x, and a round range of the target, which
+# sets a scale and clips nothing.
+_FEATURE_BOUNDS = (-RADIUS, RADIUS)
+_TARGET_BOUNDS = (-60.0, 80.0)
 # Against a standard deviation of 3 of the error, the bias is below a thousandth of it.
 _SMALL_BANDWIDTH = 0.05
-_NO_PENALTY = 1e-6  # so small that coefficients agree with those of a linear program, but never undetermined
+_NO_PENALTY = (
+    1e-6  # so small that coefficients agree with those of a linear program, but never undetermined
+)
 
 
 def told(theta_star: Array, epsilon: float) -> Problem:
@@ -64,7 +76,9 @@ def contestants(algorithms: tuple[str, ...] = PRIVATE) -> list[tuple[str, str]]:
     return [(NON_PRIVATE, "not private"), (ORDINARY, "not private"), *pairs, (DEFAULT, "dpconvex")]
 
 
-def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed: int) -> Callable[[], Array]:
+def estimate(
+    algorithm: str, variant: str, data: Synthetic, epsilon: float, seed: int
+) -> Callable[[], Array]:
     """Return a function that computes the coefficients; everything public is prepared before.
 
     Parameters
@@ -79,7 +93,8 @@ def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed
         Of the noise and of what an algorithm draws.
     """
     problem = told(data.theta_star, epsilon)
-    n, d = len(data.y), data.X.shape[1] + 1
+    n = len(data.y)
+    d = data.X.shape[1] + 1
     if variant == "sound":
         plan = sound_plan(algorithm, n, d, problem)
         return lambda: run_sound(plan, data.X, data.y, seed)
@@ -98,9 +113,14 @@ def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed
 
 
 def _without_privacy(data: Synthetic, problem: Problem, penalised: bool) -> Array:
-    """Minimise the smoothed loss, where asked with the penalty of Theorem 3.6 without the terms that privacy adds."""
-    n, d = len(data.y), data.X.shape[1] + 1
-    alpha = 2 * problem.lipschitz * math.sqrt(2 / n) / problem.coef_norm if penalised else _NO_PENALTY
+    """Minimise the smoothed loss, where asked with the penalty of Theorem 3.6 without the terms
+    that privacy adds.
+    """
+    n = len(data.y)
+    d = data.X.shape[1] + 1
+    alpha = (
+        2 * problem.lipschitz * math.sqrt(2 / n) / problem.coef_norm if penalised else _NO_PENALTY
+    )
     preset = QuantilePreset(alpha=alpha, bandwidth=_SMALL_BANDWIDTH, std=0.0)
     return perturbed_minimiser(data.X, data.y, QUANTILE, preset, np.zeros(d))
 

@@ -1,13 +1,15 @@
-r"""The quantile-regression paper's objective perturbation as printed, for comparison. Not for private data.
+r"""The quantile-regression paper's objective perturbation as printed, for comparison. Not for
+private data.
 
-Algorithm 2 draws ``b ~ N(0, sigma^2 I)`` with ``sigma^2 = L^2 (8 ln(2/delta) + 4 epsilon) / epsilon^2``,
-``L = max(r, 1 - r) B_x``, and returns the minimiser of
+Algorithm 2 draws ``b ~ N(0, sigma^2 I)`` with
+``sigma^2 = L^2 (8 ln(2/delta) + 4 epsilon) / epsilon^2``, ``L = max(r, 1 - r) B_x``, and returns
+the minimiser of
 
     (1/n) sum_i loss_h(y_i - x_i . theta) + lambda ||theta||^2 + <b, theta> / n
 
-with the penalty and the bandwidth of one of the two parts of Theorem 3.6. Its proof takes the gradient of the record
-that changes for independent of ``b``: the claim holds when records are added or removed, and fails for small delta when
-one is replaced.
+with the penalty and the bandwidth of one of the two parts of Theorem 3.6. Its proof takes the
+gradient of the record that changes for independent of ``b``: the claim holds when records are added
+or removed, and fails for small delta when one is replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ _RELATIVE_TOLERANCE = 1e-10
 
 
 def perturbed_minimiser(
-    X: ArrayLike, y: ArrayLike, quantile: float, preset: QuantilePreset, tilt: ArrayLike, kernel: Kernel | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    quantile: float,
+    preset: QuantilePreset,
+    tilt: ArrayLike,
+    kernel: Kernel | None = None,
 ) -> NDArray[np.float64]:
     """Return the minimiser of the smoothed, penalised objective tilted by ``<tilt, theta> / n``.
 
@@ -56,7 +63,10 @@ def perturbed_minimiser(
     row_map = RowMap(rows.shape[1], _NO_INFLUENCE_BOUND)
     loss = convolve(Pinball(quantile), kernel or LogisticKernel(), preset.bandwidth)
     objective = EmpiricalObjective(
-        MemoryRows(rows, y, row_map), loss, preset.alpha, linear=np.asarray(tilt, dtype=np.float64) / len(rows)
+        MemoryRows(rows, y, row_map),
+        loss,
+        preset.alpha,
+        linear=np.asarray(tilt, dtype=np.float64) / len(rows),
     )
     longest = float(np.sqrt(1 + np.square(rows).sum(axis=1).max()))
     tolerance = _RELATIVE_TOLERANCE * loss.lipschitz * longest
@@ -64,7 +74,11 @@ def perturbed_minimiser(
 
 
 def algorithm_2(
-    X: ArrayLike, y: ArrayLike, problem: Problem, part: int = 1, rng: np.random.Generator | int | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    problem: Problem,
+    part: int = 1,
+    rng: np.random.Generator | int | None = None,
 ) -> NDArray[np.float64]:
     """Run Algorithm 2 with the constants of Theorem 3.6.
 

@@ -19,23 +19,36 @@ _VALUE = "estimation_error"
 def judge_phases(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Phased-ERM, and of the reason, against the runs."""
     grid = Grid(rows, _VALUE)
-    printed, bare = ("Phased-ERM", "paper"), (NOISELESS, "not private")
+    printed = ("Phased-ERM", "paper")
+    bare = (NOISELESS, "not private")
     ratio, words = grid.improvement(printed)
-    statement = "The error of Phased-ERM converges: from the smallest to the largest sample it halves or more"
+    statement = (
+        "The error of Phased-ERM converges: from the smallest to the largest sample it "
+        "halves or more"
+    )
     checks = [Check(statement, ratio <= 0.5, f"error ratio {words}")]
     shares = [grid.duel(bare, printed, *place).ratio for place in grid.places()]
     checks.append(
         Check(
-            "The conjecture that noise of the first phases is why it does badly: without any noise the error is less "
-            "than half",
+            "The conjecture that noise of the first phases is why it does badly: without any "
+            "noise the error is less than half",
             max(shares) < 0.5,
             f"error without noise over error with it: median {float(np.median(shares)):.2g}, "
             f"{sum(share < 0.5 for share in shares)} of {len(shares)} cells below a half",
         )
     )
     for variant, label in (("sound", "with certified noise"), ("paper", "as printed")):
-        duels = [grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place) for place in grid.places()]
-        checks.append(Check(f"The default is no worse than Phased-ERM {label}", *tally_duels(duels), about="dpconvex"))
+        duels = [
+            grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place)
+            for place in grid.places()
+        ]
+        checks.append(
+            Check(
+                f"The default is no worse than Phased-ERM {label}",
+                *tally_duels(duels),
+                about="dpconvex",
+            )
+        )
     return checks
 
 

@@ -1,10 +1,12 @@
-r"""The algorithms that the quantile-regression paper compares, with printed constants. Not for private data.
+r"""The algorithms that the quantile-regression paper compares, with printed constants. Not for
+private data.
 
-Rows carry the constant 1 and have norm at most ``row_norm`` (``B_x``); coefficients start at 0 and are not constrained;
-``L = max(r, 1 - r) B_x`` bounds the gradient of a record. Noise is as printed: for ``epsilon`` above 1 single-record
-descent is less private than claimed (:class:`dpconvex.mechanisms.NoisySGD` with ``noise="published"`` says by how
-much). The comparison prints the constants of DP-SGD, and sizes, steps and noise of the phases of Phased-ERM; for the
-rest it cites theorems of other papers, whose constants are used here as each docstring states them.
+Rows carry the constant 1 and have norm at most ``row_norm`` (``B_x``); coefficients start at 0 and
+are not constrained; ``L = max(r, 1 - r) B_x`` bounds the gradient of a record. Noise is as printed:
+for ``epsilon`` above 1 single-record descent is less private than claimed
+(:class:`dpconvex.mechanisms.NoisySGD` with ``noise="published"`` says by how much). The comparison
+prints the constants of DP-SGD, and sizes, steps and noise of the phases of Phased-ERM; for the rest
+it cites theorems of other papers, whose constants are used here as each docstring states them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from numpy.typing import NDArray
 
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import convolve, moreau
-from dpconvex_reproduction.quantile_sco.presets import Problem, phased_erm_preset, phased_sgd_preset, sgd_preset
+from dpconvex_reproduction.quantile_sco.presets import (
+    Problem,
+    phased_erm_preset,
+    phased_sgd_preset,
+    sgd_preset,
+)
 
 __all__ = [
     "RIVALS",
@@ -37,25 +44,34 @@ Array = NDArray[np.float64]
 _CHUNK = 1 << 17
 
 
-def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any) -> Array:
-    """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
+def _descend(
+    rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any
+) -> Array:
+    """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy
+    single-record steps.
+    """
     from dpconvex.smoothing.compiled_slopes import compile_slope
     from dpconvex.solvers.sgd_loops import run_single_sgd_loop
 
     compiled = compile_slope(loss)
     assert compiled is not None
-    theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    theta = np.zeros(rows.shape[1])
+    total = np.zeros(rows.shape[1])
     weights = np.ones(len(targets))
     left = steps - 1
     while left > 0:
         chosen = rng.integers(0, len(targets), size=min(left, _CHUNK))
-        run_single_sgd_loop(rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std)
+        run_single_sgd_loop(
+            rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std
+        )
         left -= chosen.size
     return total / steps
 
 
 def dp_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
-    """Algorithm 1 with the choices of Theorem 3.4: convolution smoothing, n^2 steps of one record each."""
+    """Algorithm 1 with the choices of Theorem 3.4: convolution smoothing, n^2 steps of one
+    record each.
+    """
     n, d = rows.shape
     preset = sgd_preset(n, d, problem)
     loss = convolve(Pinball(problem.quantile), problem.kernel, preset.bandwidth)
@@ -63,7 +79,9 @@ def dp_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generat
 
 
 def empirical_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
-    """Run the same descent on subgradients of the pinball loss itself, the step without its smoothing term."""
+    """Run the same descent on subgradients of the pinball loss itself, the step without its
+    smoothing term.
+    """
     n, d = rows.shape
     slope = problem.lipschitz
     std = slope * math.sqrt(8 * math.log(1 / problem.delta)) / problem.epsilon
@@ -93,22 +111,26 @@ def minibatch_plan(n: int, d: int, problem: Problem) -> MinibatchPlan:
 
 
 def contractive_envelope(problem: Problem, step_size: float) -> Any:
-    """Return the least smooth Moreau envelope of the pinball loss with contractive steps of this size."""
+    """Return the least smooth Moreau envelope of the pinball loss with contractive steps of this
+    size.
+    """
     return moreau(Pinball(problem.quantile), 2 / (step_size * problem.row_norm**2))
 
 
 def moreau_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     r"""Noisy minibatch descent on Moreau envelopes (Bassily et al. 2019, Algorithm 1).
 
-    ``T = min(n / 8, epsilon^2 n^2 / (32 d ln(1/delta)))`` steps of size ``B_theta / (L sqrt(T))`` on batches of
-    ``max(n sqrt(epsilon / (4 T)), 1)`` records (n at most) drawn with replacement, noise
-    ``std^2 = 8 T L^2 ln(1/delta) / (n epsilon)^2`` on the mean gradient, average of the iterates. The envelope is the
-    least smooth one with contractive steps: curvature ``2 / step`` in theta.
+    ``T = min(n / 8, epsilon^2 n^2 / (32 d ln(1/delta)))`` steps of size ``B_theta / (L sqrt(T))``
+    on batches of ``max(n sqrt(epsilon / (4 T)), 1)`` records (n at most) drawn with replacement,
+    noise ``std^2 = 8 T L^2 ln(1/delta) / (n epsilon)^2`` on the mean gradient, average of the
+    iterates. The envelope is the least smooth one with contractive steps: curvature ``2 / step`` in
+    theta.
     """
     n, d = rows.shape
     plan = minibatch_plan(n, d, problem)
     loss = contractive_envelope(problem, plan.step_size)
-    theta, total = np.zeros(d), np.zeros(d)
+    theta = np.zeros(d)
+    total = np.zeros(d)
     for _ in range(plan.steps):
         batch = rng.integers(0, n, size=plan.batch_size)
         slopes = loss.gradient(targets[batch], rows[batch] @ theta)
@@ -119,14 +141,20 @@ def moreau_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
 
 
 def phased_erm(
-    rows: Array, targets: Array, problem: Problem, rng: np.random.Generator, *, noise_share: float = 1.0
+    rows: Array,
+    targets: Array,
+    problem: Problem,
+    rng: np.random.Generator,
+    *,
+    noise_share: float = 1.0,
 ) -> Array:
     r"""Phased-ERM (Feldman et al. 2020, Theorem 4.8, Algorithm 3).
 
-    Phase i minimises ``(1/n_i) sum loss + ||theta - theta_prev||^2 / (step_i n_i)`` and adds noise of std
-    ``4 L step_i sqrt(ln(1/delta)) / epsilon``; ``n_i = n / 2^i``, ``step_i = step / 4^i``. The pinball loss is solved
-    through an envelope that is ``1e-6`` of the largest slope times ``B_theta B_x`` below it at most. ``noise_share``
-    multiplies the noise: with 0 the phases alone are left.
+    Phase i minimises ``(1/n_i) sum loss + ||theta - theta_prev||^2 / (step_i n_i)`` and adds noise
+    of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``; ``n_i = n / 2^i``, ``step_i = step / 4^i``.
+    The pinball loss is solved through an envelope that is ``1e-6`` of the largest slope times
+    ``B_theta B_x`` below it at most. ``noise_share`` multiplies the noise: with 0 the phases alone
+    are left.
     """
     from dpconvex.engine import MemoryRows, RowMap
     from dpconvex.objectives import EmpiricalObjective
@@ -138,9 +166,12 @@ def phased_erm(
     curvature = slope / (2e-6 * problem.coef_norm * problem.row_norm)
     loss = moreau(Pinball(problem.quantile), curvature)
     row_map = RowMap(d, 2 * problem.row_norm, fit_intercept=False)
-    order, start, theta = rng.permutation(n), 0, np.zeros(d)
+    order = rng.permutation(n)
+    start = 0
+    theta = np.zeros(d)
     for i in range(1, preset.phases + 1):
-        count, step = n >> i, preset.step_size / 4**i
+        count = n >> i
+        step = preset.step_size / 4**i
         chosen = order[start : start + count]
         start += count
         anchor = 2 / (step * count)
@@ -157,9 +188,9 @@ def phased_erm(
 def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     r"""Phased-SGD on a smoothed loss (Bassily et al. 2021, Theorem 5, after Feldman et al. 2020).
 
-    Phase i passes once over ``n_i = n / 2^i`` records with steps ``step / 4^i``, averages the iterates and adds noise
-    of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
-    steps in the first phase.
+    Phase i passes once over ``n_i = n / 2^i`` records with steps ``step / 4^i``, averages the
+    iterates and adds noise of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the
+    least smooth one with contractive steps in the first phase.
     """
     from dpconvex.smoothing.compiled_slopes import compile_slope
     from dpconvex.solvers.sgd_loops import run_one_pass_loop
@@ -167,11 +198,15 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     n, d = rows.shape
     preset = phased_sgd_preset(n, d, problem)
     loss = contractive_envelope(problem, preset.step_size / 4)
-    compiled, weights = compile_slope(loss), np.ones(n)
+    compiled = compile_slope(loss)
+    weights = np.ones(n)
     assert compiled is not None
-    order, start, theta = rng.permutation(n), 0, np.zeros(d)
+    order = rng.permutation(n)
+    start = 0
+    theta = np.zeros(d)
     for i in range(1, preset.phases + 1):
-        count, step = n >> i, preset.step_size / 4**i
+        count = n >> i
+        step = preset.step_size / 4**i
         chosen = order[start : start + count]
         start += count
         total = np.zeros(d)

@@ -1,6 +1,7 @@
 """The simulations behind Figures 4 to 12 and Table 2.
 
-A sample depends on its size, its model and its seed alone: every algorithm, variant and budget sees the same one.
+A sample depends on its size, its model and its seed alone: every algorithm, variant and budget sees
+the same one.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _rows(cell: Cell, pairs: Sequence[tuple[str, str]]) -> list[Row]:
 
 
 def compare(cell: Cell) -> list[Row]:
-    """Run all algorithms on the samples of a cell; relative excess risks and relative estimation errors."""
+    """Run all algorithms on the samples of a cell; relative excess risks and relative estimation
+    errors.
+    """
     return _rows(cell, contestants((*PRIVATE, PART_TWO)))
 
 
@@ -127,7 +130,8 @@ def _time_cells(quick: bool) -> list[Cell]:
 def measure_times(cell: Cell) -> list[Row]:
     """Time every algorithm on one sample, in processor seconds.
 
-    Not counted: loading compiled code, and calibration, which needs no data; of our estimator everything counts.
+    Not counted: loading compiled code, and calibration, which needs no data; of our estimator
+    everything counts.
     """
     warm = _sample({**cell, "n": 50}, 0)
     data = _sample(cell, cell["repeat"])
@@ -144,7 +148,9 @@ def measure_times(cell: Cell) -> list[Row]:
 
 
 COMPARISONS = {
-    (d, error): Study(f"quantile-sco/comparison-{d}-{error}", partial(_comparison_cells, d, error), compare)
+    (d, error): Study(
+        f"quantile-sco/comparison-{d}-{error}", partial(_comparison_cells, d, error), compare
+    )
     for d in (3, 51)
     for error in ERRORS
 }

@@ -1,7 +1,7 @@
 """The curves of Figures 1 to 3: smoothed losses by the paper's formulas, and by dpconvex.
 
-The paper's Table 1 is written out here independently of :mod:`dpconvex.smoothing`; where it has no closed form, the
-definition is integrated or minimised numerically.
+The paper's Table 1 is written out here independently of :mod:`dpconvex.smoothing`; where it has no
+closed form, the definition is integrated or minimised numerically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Array = NDArray[np.float64]
 _LEVEL = 0.7  # as Figure 2 states
 _BANDWIDTHS = (0.25, 0.5, 1.0)
 _SMOOTHNESS = 1.0
-_KNOTS, _SLOPES = (-2.0, 0.0, 1.5), (-1.0, -0.3, 0.5, 1.2)
+_KNOTS = (-2.0, 0.0, 1.5)
+_SLOPES = (-1.0, -0.3, 0.5, 1.2)
 _FIGURES = (1, 2, 3)
 
 _Function = Callable[[Any], Any]
@@ -42,8 +43,16 @@ TABLE_1: dict[str, tuple[_Function, _Function, float]] = {
         lambda t: math.sqrt(2 / math.pi) * np.exp(-(t**2) / 2) + t * (1 - 2 * ndtr(-t)),
         12.0,
     ),
-    "logistic": (lambda v: np.exp(-v) / (1 + np.exp(-v)) ** 2, lambda t: t + 2 * np.log(1 + np.exp(-t)), 45.0),
-    "uniform": (lambda v: np.where(np.abs(v) <= 1, 0.5, 0.0), lambda t: _inside(t, t**2 / 2 + 0.5, np.abs(t)), 1.0),
+    "logistic": (
+        lambda v: np.exp(-v) / (1 + np.exp(-v)) ** 2,
+        lambda t: t + 2 * np.log(1 + np.exp(-t)),
+        45.0,
+    ),
+    "uniform": (
+        lambda v: np.where(np.abs(v) <= 1, 0.5, 0.0),
+        lambda t: _inside(t, t**2 / 2 + 0.5, np.abs(t)),
+        1.0,
+    ),
     "epanechnikov": (
         lambda v: np.where(np.abs(v) <= 1, 0.75 * (1 - v**2), 0.0),
         lambda t: _inside(t, -(t**4) / 8 + 3 * t**2 / 4 + 3 / 8, np.abs(t)),
@@ -52,8 +61,12 @@ TABLE_1: dict[str, tuple[_Function, _Function, float]] = {
 }
 
 
-def integrate_definition(loss: _Function, knots: tuple[float, ...], kernel: str, bandwidth: float, u: Array) -> Array:
-    """Return ``integral of loss(u + bandwidth v) K(v) dv`` by Gauss rules on panels that end at the kinks."""
+def integrate_definition(
+    loss: _Function, knots: tuple[float, ...], kernel: str, bandwidth: float, u: Array
+) -> Array:
+    """Return ``integral of loss(u + bandwidth v) K(v) dv`` by Gauss rules on panels that end at
+    the kinks.
+    """
     density, _, reach = TABLE_1[kernel]
     nodes, weights = np.polynomial.legendre.leggauss(20)
     values = []
@@ -73,14 +86,21 @@ def minimise_definition(loss: _Function, smoothness: float, u: Array) -> Array:
     return np.array([float(np.min(loss(p + steps) + smoothness / 2 * steps**2)) for p in u])
 
 
-def _line(panel: str, name: str, variant: str, width: float, u: Array, kinked: Array, value: Array) -> list[Row]:
+def _line(
+    panel: str, name: str, variant: str, width: float, u: Array, kinked: Array, value: Array
+) -> list[Row]:
     return [
         {
-            "panel": panel, "algorithm": name, "variant": variant, "bandwidth": width,
-            "u": float(a), "loss": float(b), "value": float(c),
+            "panel": panel,
+            "algorithm": name,
+            "variant": variant,
+            "bandwidth": width,
+            "u": float(a),
+            "loss": float(b),
+            "value": float(c),
         }
         for a, b, c in zip(u, kinked, value, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _pinball(u: Any) -> Any:

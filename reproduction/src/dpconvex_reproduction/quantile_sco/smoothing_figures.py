@@ -41,7 +41,9 @@ def _groups(rows: list[Row]) -> dict[tuple[str, str, str], list[Row]]:
 
 
 def gap_table(rows: list[Row]) -> list[Row]:
-    """Return for each curve how far it is from the loss, and how far dpconvex is from the definition."""
+    """Return for each curve how far it is from the loss, and how far dpconvex is from the
+    definition.
+    """
     table = []
     for group in _groups(rows).values():
         first = group[0]
@@ -74,13 +76,16 @@ def _agreement(rows: list[Row], allowed: float) -> Check:
     table = [line for line in gap_table(rows) if line["variant"] == "dpconvex"]
     furthest = max(line["distance from the definition"] for line in table)
     return Check(
-        f"dpconvex's curves are those of the definition, to {allowed:g}", furthest <= allowed,
-        f"largest difference {furthest:.1e} on {len(table)} curves", about="dpconvex",
-    )  # fmt: skip
+        f"dpconvex's curves are those of the definition, to {allowed:g}",
+        furthest <= allowed,
+        f"largest difference {furthest:.1e} on {len(table)} curves",
+        about="dpconvex",
+    )
 
 
 def _convex_and_above(rows: list[Row], variant: str) -> Check:
-    lowest, bend = np.inf, np.inf
+    lowest = np.inf
+    bend = np.inf
     for group in _groups(rows).values():
         if group[0]["algorithm"] == "Moreau envelope":
             continue
@@ -88,9 +93,10 @@ def _convex_and_above(rows: list[Row], variant: str) -> Check:
         lowest = min(lowest, float((value - loss).min()))
         bend = min(bend, float(np.diff(value, 2).min()))
     return Check(
-        "Convolution gives a convex function from above", min(lowest, bend) >= -_ROUNDING,
+        "Convolution gives a convex function from above",
+        min(lowest, bend) >= -_ROUNDING,
         f"smallest gap {lowest:.1e}, smallest second difference {bend:.1e}",
-    )  # fmt: skip
+    )
 
 
 def _closer(rows: list[Row], variant: str, **wanted: Any) -> Check:
@@ -98,15 +104,17 @@ def _closer(rows: list[Row], variant: str, **wanted: Any) -> Check:
     gaps = [_widest(rows, bandwidth=width, variant=variant, **wanted) for width in widths]
     words = ", ".join(f"{gap:.3g} at {width:g}" for width, gap in zip(widths, gaps, strict=True))
     return Check(
-        "A smaller bandwidth is a better approximation", bool(np.all(np.diff(gaps) > 0)),
+        "A smaller bandwidth is a better approximation",
+        bool(np.all(np.diff(gaps) > 0)),
         f"largest gap {words}",
-    )  # fmt: skip
+    )
 
 
 def judge_bandwidths_and_kernels(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Figure 1, and Table 1's formulas, against the curves."""
     shown = select(rows, panel="b")
-    # From light to heavy tails: on [-1, 1] with less mass outside the middle, on [-1, 1], normal, exponential.
+    # From light to heavy tails: on [-1, 1] with less mass outside the middle, on [-1, 1], normal,
+    # exponential.
     order = ("epanechnikov", "uniform", "gaussian", "logistic")
     gaps = [_widest(shown, algorithm=kernel, variant="paper") for kernel in order]
     words = ", ".join(f"{kernel} {gap:.3g}" for kernel, gap in zip(order, gaps, strict=True))
@@ -133,7 +141,8 @@ def judge_envelope(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Figure 2 against the curves."""
     u, loss, envelope = _curve(rows, algorithm="Moreau envelope", variant="definition")
     _, _, smooth = _curve(rows, algorithm="logistic", variant="paper")
-    below, above = loss - envelope, smooth - loss
+    below = loss - envelope
+    above = smooth - loss
     ends = float(min(below[0], below[-1])), float(max(above[0], above[-1]))
     return [
         Check(
@@ -158,10 +167,19 @@ def judge_envelope(rows: list[Row]) -> list[Check]:
 
 def judge_pieces(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Figure 3 against the curves."""
-    return [_convex_and_above(rows, "definition"), _closer(rows, "definition"), _agreement(rows, 1e-10)]
+    return [
+        _convex_and_above(rows, "definition"),
+        _closer(rows, "definition"),
+        _agreement(rows, 1e-10),
+    ]
 
 
-def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]], colors: Sequence[str] = OTHERS) -> None:
+def _plot(
+    ax: Any,
+    rows: list[Row],
+    labels: list[tuple[dict[str, Any], str]],
+    colors: Sequence[str] = OTHERS,
+) -> None:
     u, loss, _ = _curve(rows, **labels[0][0])
     ax.plot(u, loss, color="black", linewidth=1, label="loss")
     for i, (wanted, label) in enumerate(labels):
@@ -172,13 +190,17 @@ def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]], co
 
 
 def draw_bandwidths_and_kernels(rows: list[Row], figure: Any) -> None:
-    """Draw Figure 1: bandwidths on the left, kernels on the right; the curve that both show has one colour."""
+    """Draw Figure 1: bandwidths on the left, kernels on the right; the curve that both show has
+    one colour.
+    """
     axes = panels(figure, 2)
-    left, right = (select(rows, panel="a", variant="dpconvex"), select(rows, panel="b", variant="dpconvex"))
+    left = select(rows, panel="a", variant="dpconvex")
+    right = select(rows, panel="b", variant="dpconvex")
     widths = sorted({row["bandwidth"] for row in left})
     _plot(axes[0, 0], left, [({"bandwidth": w}, f"bandwidth {w:g}") for w in widths])
     kernels = list(dict.fromkeys(row["algorithm"] for row in right))
-    shared, others = OTHERS[widths.index(1.0)], iter(OTHERS[len(widths) :])
+    shared = OTHERS[widths.index(1.0)]
+    others = iter(OTHERS[len(widths) :])
     colors = [shared if kernel == "logistic" else next(others) for kernel in kernels]
     _plot(axes[0, 1], right, [({"algorithm": kernel}, kernel) for kernel in kernels], colors)
     axes[0, 0].set(title="(a) logistic kernel", ylabel="loss")

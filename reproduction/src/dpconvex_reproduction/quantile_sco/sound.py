@@ -1,8 +1,10 @@
-r"""The compared algorithms with noise that dpconvex certifies at the claimed budget, under replace-one.
+r"""The compared algorithms with noise that dpconvex certifies at the claimed budget, under
+replace-one.
 
 Steps, batches, phases, penalties and bandwidths follow the same formulas as in :mod:`.rivals` and
-:mod:`.objective_perturbation`; where a formula contains the noise, it is the noise that is drawn. A row carries the
-constant 1, so its norm is up to ``sqrt(1 + B_x^2)`` and the Lipschitz constant ``max(r, 1 - r)`` times that.
+:mod:`.objective_perturbation`; where a formula contains the noise, it is the noise that is drawn. A
+row carries the constant 1, so its norm is up to ``sqrt(1 + B_x^2)`` and the Lipschitz constant
+``max(r, 1 - r)`` times that.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ __all__ = ["SoundPlan", "run_sound", "sound_plan"]
 
 Array = NDArray[np.float64]
 
-# Released points of a phase are projected on a ball that they never reach: the algorithms have no constraint.
+# Released points of a phase are projected on a ball that they never reach: the algorithms have no
+# constraint.
 _FAR = 100.0
 
 
@@ -69,8 +72,11 @@ def _objective(n: int, d: int, problem: Problem, part: int) -> SoundPlan:
     told = _told(problem)
     preset = objective_preset(part, n, d, told)
     keep = 1 - RELEASE_SHARE
-    # The bandwidth makes the curvature ratio epsilon / 2 whatever the penalty, so the noise is known before it.
-    std = objective_perturbation_scale(keep * told.epsilon, keep * told.delta, told.lipschitz, told.epsilon / 2)
+    # The bandwidth makes the curvature ratio epsilon / 2 whatever the penalty, so the noise is
+    # known before it.
+    std = objective_perturbation_scale(
+        keep * told.epsilon, keep * told.delta, told.lipschitz, told.epsilon / 2
+    )
     square = (preset.alpha / 2) ** 2 + d * (std**2 - preset.std**2) / (n * told.coef_norm) ** 2
     penalty = math.sqrt(square)  # of lambda ||theta||^2, so alpha is twice that
     bandwidth = told.kernel.peak * told.row_norm**2 / (penalty * n * told.epsilon)
@@ -82,7 +88,9 @@ def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
     told = _told(problem)
     preset = sgd_preset(n, d, told)
     loss: Any = Pinball(told.quantile)
-    multiplier = subsampled_multiplier("fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta)
+    multiplier = subsampled_multiplier(
+        "fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta
+    )
     std = _bounds(n, d, problem, loss).gradient_sum_sensitivity() * multiplier
     spread = d * (std**2 - preset.std**2)
     if not smooth:  # the step without its smoothing term
@@ -98,7 +106,9 @@ def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
 def _minibatches(n: int, d: int, problem: Problem) -> SoundPlan:
     told = _told(problem)
     plan = minibatch_plan(n, d, told)
-    mechanism = NoisySGD(steps=plan.steps, batch_size=plan.batch_size, step_size=plan.step_size, average=1.0)
+    mechanism = NoisySGD(
+        steps=plan.steps, batch_size=plan.batch_size, step_size=plan.step_size, average=1.0
+    )
     loss = contractive_envelope(told, plan.step_size)
     return _certified(mechanism, _bounds(n, d, problem, loss), problem)
 
@@ -112,7 +122,9 @@ def _phased(n: int, d: int, problem: Problem, erm: bool) -> SoundPlan:
         "radius": _FAR * told.coef_norm,
     }
     if erm:
-        return _certified(PhasedERM(**settings), _bounds(n, d, problem, Pinball(told.quantile)), problem)
+        return _certified(
+            PhasedERM(**settings), _bounds(n, d, problem, Pinball(told.quantile)), problem
+        )
     loss = contractive_envelope(told, preset.step_size / 4)
     return _certified(PhasedSGD(**settings), _bounds(n, d, problem, loss), problem)
 
@@ -129,7 +141,8 @@ def sound_plan(algorithm: str, n: int, d: int, problem: Problem) -> SoundPlan:
     Parameters
     ----------
     algorithm : str
-        A name of the comparison: "OP", "OP, part 2", "DP-SGD", "EmpSGD", "Moreau", "Phased-ERM" or "Phased-SGD".
+        A name of the comparison: "OP", "OP, part 2", "DP-SGD", "EmpSGD", "Moreau", "Phased-ERM" or
+        "Phased-SGD".
     n, d : int
         Rows and coefficients, the intercept included.
     problem : Problem
@@ -153,7 +166,9 @@ def sound_plan(algorithm: str, n: int, d: int, problem: Problem) -> SoundPlan:
 
 
 def run_sound(plan: SoundPlan, X: Array, y: Array, seed: int) -> Array:
-    """Return the coefficients that a plan releases on data, intercept first; seeded, for comparisons."""
+    """Return the coefficients that a plan releases on data, intercept first; seeded, for
+    comparisons.
+    """
     bounds = plan.certificate.bounds
     assert isinstance(bounds, LinearBounds)
     rows = MemoryRows(X, y, RowMap(X.shape[1], bounds.row_norm), threads=1)

@@ -33,7 +33,9 @@ _MASSIVE = 10.0  # "massively": the published times of OP are at most 7 times th
 
 
 def time_table(rows: list[Row]) -> list[Row]:
-    """Return mean and standard deviation of the seconds, a line for each model, and the published means."""
+    """Return mean and standard deviation of the seconds, a line for each model, and the
+    published means.
+    """
     table = []
     for d in sorted({row["d"] for row in rows}):
         names = dict.fromkeys((row["algorithm"], row["variant"]) for row in rows)
@@ -77,7 +79,8 @@ def judge_times(rows: list[Row]) -> list[Check]:
         ratios = [over(name, "paper", place) for place in large]
         checks.append(
             Check(
-                f"{name} takes significantly longer (at least {_MASSIVE:g} times, n of 1000 and more)",
+                f"{name} takes significantly longer (at least {_MASSIVE:g} times, n of 1000 and "
+                "more)",
                 min(ratios) >= _MASSIVE,
                 f"{min(ratios):.2g} to {max(ratios):.2g} times",
             )
@@ -87,7 +90,8 @@ def judge_times(rows: list[Row]) -> list[Check]:
     faster = [s / o for s, o in zip(slow, ours, strict=True)]
     checks.append(
         Check(
-            "The default, its planning included, takes less time than DP-SGD for n of 1000 and more",
+            "The default, its planning included, takes less time than DP-SGD for n of 1000 and "
+            "more",
             min(faster) > 1,
             f"{min(faster):.2g} to {max(faster):.2g} times faster; at most {max(ours):.2g} s",
             about="dpconvex",
@@ -96,11 +100,14 @@ def judge_times(rows: list[Row]) -> list[Check]:
     last = [(d, n) for d, n in places if d in PUBLISHED and n == _SIZES[-1]]
     if last:
         gains = [
-            PUBLISHED[d][name][-1] / means[(name, "paper", d, n)] for d, n in last for name in ("DP-SGD", "EmpSGD")
+            PUBLISHED[d][name][-1] / means[(name, "paper", d, n)]
+            for d, n in last
+            for name in ("DP-SGD", "EmpSGD")
         ]
         checks.append(
             Check(
-                "Compiled, the descent with n² steps takes less than a twentieth of the published time at n = 5000",
+                "Compiled, the descent with n² steps takes less than a twentieth of the "
+                "published time at n = 5000",
                 min(gains) > 20,
                 f"{min(gains):.0f} to {max(gains):.0f} times faster than published",
                 about="dpconvex",

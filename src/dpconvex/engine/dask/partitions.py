@@ -1,4 +1,6 @@
-"""Partitions of Dask collections: checked once, parked or read again, and mapped to rows that can be summed."""
+"""Partitions of Dask collections: checked once, parked or read again, and mapped to rows that
+can be summed.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +28,33 @@ from dpconvex.lazy_imports import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.
-_TARGET, _POSITION = "target of dpconvex ", "position of the target of dpconvex "
+_TARGET = "target of dpconvex "
+_POSITION = "position of the target of dpconvex "
 _LENGTHS = (
-    "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
-    "to {owner} must have as many rows as the other. Take both from one dataframe."
+    "Found input variables with inconsistent numbers of samples: every partition of the X and y "
+    "given to {owner} must have as many rows as the other. Take both from one dataframe."
 )
-_DROP = "drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
-_FINITE = " given to {owner} must be finite numbers. Got NaN or infinity instead. Fill in public values; " + _DROP
+_DROP = (
+    "drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
+)
+_FINITE = (
+    " given to {owner} must be finite numbers. Got NaN or infinity instead. Fill in public values; "
+    + _DROP
+)
 _PROBLEMS = {
     "X not finite": "The X" + _FINITE,
     "y not finite": "The y" + _FINITE,
-    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
-    f"label; {_DROP}",
-    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
-    "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
-    "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
+    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. "
+    f"Give them a public label; {_DROP}",
+    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values "
+    "instead. Encode text with public categories, for instance "
+    "OneHotEncoder(categories=[...]).",
+    "width": "All partitions of the X given to {owner} must have the same number of columns. Got "
+    "others instead.",
     "lengths": _LENGTHS,
-    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: all whole numbers or "
-    f"all text, at most {MOST_LABELS} different ones. Got others instead.",
+    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: "
+    f"all whole numbers or all text, at most {MOST_LABELS} different ones. Got "
+    "others instead.",
 }
 
 Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is read again
@@ -53,17 +64,19 @@ Reweigh = Callable[[MemoryRows], MemoryRows]
 
 
 def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:
-    """Return partitions as delayed pairs (features, target), or triples with a column `beside`, and the width of X."""
+    """Return partitions as delayed pairs (features, target), or triples with a column `beside`,
+    and the width of X.
+    """
     for name, data in (("X", X), ("y", y)):
         if not is_partitioned(data):
             raise TypeError(
-                f"The X and y given to {owner} must both be Dask collections. Got an {name} that is not. "
-                "Use dask.array.from_array with the chunks of the other one."
+                f"The X and y given to {owner} must both be Dask collections. Got an {name} that "
+                "is not. Use dask.array.from_array with the chunks of the other one."
             )
     if getattr(X, "ndim", 2) != 2 or getattr(y, "ndim", 1) != 1:
         raise ValueError(
-            f"The X and y given to {owner} must have shapes (n_samples, n_features) and (n_samples,). "
-            "Got other numbers of dimensions instead."
+            f"The X and y given to {owner} must have shapes (n_samples, n_features) and "
+            "(n_samples,). Got other numbers of dimensions instead."
         )
     if hasattr(X, "rechunk"):
         width = int(X.shape[1])
@@ -76,13 +89,16 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
     else:
         width = len(X.columns)
         if hasattr(y, "to_frame") and X.npartitions == y.npartitions:
-            # In one frame, because Dask merges partitions of a single column on its own terms.
-            # Dask joins them by index: a target that met several rows, or none, would not be one record's.
+            # In one frame, because Dask merges partitions of a single column on its own terms. Dask
+            # joins them by index: a target that met several rows, or none, would not be one
+            # record's.
             joined = [y] if beside is None else [y, beside]
             whole = X
             for number, column in enumerate(joined):
                 position = column.map_partitions(_positions_from_end, meta=(_POSITION, "i8"))
-                whole = whole.assign(**{_TARGET + str(number): column, _POSITION + str(number): position})
+                whole = whole.assign(
+                    **{_TARGET + str(number): column, _POSITION + str(number): position}
+                )
             split = dask.delayed(_split_joined_partition, pure=True)
             return [split(part, len(joined)) for part in whole.to_delayed()], width
     # Arrays as they are: optimised one by one, each would do again what both are made from.
@@ -92,8 +108,8 @@ def delayed_partitions(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[
     )
     if len(parts) != len(targets):
         raise ValueError(
-            f"The X and y given to {owner} must have the same partitions. "
-            f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
+            f"The X and y given to {owner} must have the same partitions. Got {len(parts)} and "
+            f"{len(targets)} instead. Take both from one dataframe, or repartition."
         )
     join = dask.delayed(_tuple, pure=True)
     return [join(*every) for every in zip(parts, targets, *others, strict=True)], width
@@ -105,7 +121,9 @@ def _positions_from_end(target: Any) -> Any:
 
 
 def _split_joined_partition(part: Any, joined: int) -> tuple[Any, ...]:
-    """Return a partition's features and the joined columns; columns of no rows, refused, unless rows own theirs."""
+    """Return a partition's features and the joined columns; columns of no rows, refused, unless
+    rows own theirs.
+    """
     columns = []
     for number in range(joined):
         own = np.array_equal(part[_POSITION + str(number)].to_numpy(), np.arange(len(part))[::-1])
@@ -120,7 +138,9 @@ def _tuple(*parts: Any) -> tuple[Any, ...]:
 
 
 def _read_partition_features(part: Any) -> Any:
-    """Return a partition's features, float32 where all of them are, else float64; of sparse blocks their non-zeros."""
+    """Return a partition's features, float32 where all of them are, else float64; of sparse
+    blocks their non-zeros.
+    """
     if issparse(part):
         if part.dtype.kind not in "biuf":
             raise TypeError("not numbers")
@@ -145,15 +165,21 @@ def _read_partition_features(part: Any) -> Any:
     return writable_memory_view(np.asarray(values, dtype=dtype))
 
 
-def read_partition_pair(pair: Pair, clean: PartitionTargets | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def read_partition_pair(
+    pair: Pair, clean: PartitionTargets | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
         return _read_partition_features(pair[0]), np.asarray(pair[1])
-    return _read_partition_features(partition_objects_to_numbers(pair[0])), exact_identifiers(pair[1])
+    return _read_partition_features(partition_objects_to_numbers(pair[0])), exact_identifiers(
+        pair[1]
+    )
 
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
-    """Return shapes, types and checksums by which a partition that is read again is known: private, as its rows are."""
+    """Return shapes, types and checksums by which a partition that is read again is known:
+    private, as its rows are.
+    """
     return tuple((part.shape, part.dtype.str, _partition_checksum(part)) for part in (X, y))
 
 
@@ -171,7 +197,9 @@ def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return an array as float64, NaN where an object is no number."""
     if values.dtype.kind != "O":
         return np.asarray(values, dtype=np.float64)
-    return np.array([_partition_number(value) for value in values.ravel()], dtype=np.float64).reshape(values.shape)
+    return np.array(
+        [_partition_number(value) for value in values.ravel()], dtype=np.float64
+    ).reshape(values.shape)
 
 
 def _partition_number(value: Any) -> float:
@@ -184,7 +212,9 @@ def _partition_number(value: Any) -> float:
 
 
 def partition_objects_to_numbers(part: Any) -> Any:
-    """Return a partition of objects as numbers, NaN where they are none; other partitions as they are."""
+    """Return a partition of objects as numbers, NaN where they are none; other partitions as
+    they are.
+    """
     if isinstance(part, np.ndarray):
         return partition_numbers(part) if part.dtype.kind == "O" else part
     if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
@@ -199,9 +229,12 @@ def partition_objects_to_numbers(part: Any) -> Any:
 
 @dataclass(frozen=True)
 class PartitionTargets:
-    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them."""
+    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with
+    them.
+    """
 
-    # Makes floats of a target, NaN of other values: of numbers, or of labels the position in the label set.
+    # Makes floats of a target, NaN of other values: of numbers, or of labels the position in the
+    # label set.
     encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
 
     def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -209,7 +242,8 @@ class PartitionTargets:
         if issparse(X) or isinstance(X, NonZeroRows):
             valid = NonZeroRows.of(X).finite_rows()
         else:
-            # Sums find most of the trouble without a second array; rows whose sum overflows are examined one by one.
+            # Sums find most of the trouble without a second array; rows whose sum overflows are
+            # examined one by one.
             with np.errstate(all="ignore"):
                 valid = np.isfinite(X.sum(axis=1))
             suspects = np.flatnonzero(~valid)
@@ -232,22 +266,30 @@ class PartitionFacts:
 
     @staticmethod
     def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
-        """Raise if any partition has a problem, or if there are fewer rows than the least number, 0 or 1."""
+        """Raise if any partition has a problem, or if there are fewer rows than the least
+        number, 0 or 1.
+        """
         problems = {fact.problem for fact in facts if fact.problem}
         if problems:
             raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
         if sum(fact.rows for fact in facts) < least:
-            raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}.")
+            raise ValueError(
+                f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}."
+            )
 
 
 def check_partition(
-    pair: Pair, width: int, numeric: bool, spill: SpillFile | None, clean: PartitionTargets | None = None,
+    pair: Pair,
+    width: int,
+    numeric: bool,
+    spill: SpillFile | None,
+    clean: PartitionTargets | None = None,
     reread: bool = False,
-) -> PartitionFacts:  # fmt: skip
+) -> PartitionFacts:
     """Check one partition, and park it in the spill file if there is one with room for it.
 
-    With `clean` no value is wrong: the target is parked with NaN for invalid rows. A partition that is not parked, or
-    may be read again all the same (`reread`), is marked.
+    With `clean` no value is wrong: the target is parked with NaN for invalid rows. A partition that
+    is not parked, or may be read again all the same (`reread`), is marked.
     """
     try:
         X, y = read_partition_pair(pair, clean)
@@ -266,7 +308,8 @@ def check_partition(
         return PartitionFacts(0, "width")
     labels = None
     if clean is not None:
-        # Known again by what is used of it: how an invalid object looks may differ whenever it is read.
+        # Known again by what is used of it: how an invalid object looks may differ whenever it is
+        # read.
         source = X, (y := clean(X, y))
     elif not _all_finite(X):
         return PartitionFacts(0, "X not finite")
@@ -299,7 +342,8 @@ def _distinct_partition_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
 
 def _all_finite(values: Any) -> bool:
     values = values.values if isinstance(values, NonZeroRows) else values
-    # One sum finds most of the trouble without a second array; each value is examined only if the sum overflows.
+    # One sum finds most of the trouble without a second array; each value is examined only if the
+    # sum overflows.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
 
@@ -312,7 +356,9 @@ class Partition:
     mark: Mark
     number: int  # of the partition in its table
     pair: Any = None  # delayed features and target, from their source
-    graph: ScheduledPartition | None = None  # computes the pair in this process without other partitions
+    graph: ScheduledPartition | None = (
+        None  # computes the pair in this process without other partitions
+    )
     X: SpilledArray | SpilledNonZeros | None = None  # parked features
     y: SpilledArray | SpilledLabels | None = None  # parked target
     weights: SpilledArray | None = None  # replace those of the row map
@@ -325,12 +371,18 @@ class Partition:
         return self.X is not None or self.graph is not None
 
     def open(self, mapping: PartitionMap, cores: int = 1) -> MemoryRows:
-        """Return the partition's rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        """Return the partition's rows, parked ones or new ones from their source, to be summed
+        by `cores` threads.
+        """
         if self.X is None or self.y is None:
             assert self.graph is not None
             rows = mapping.source_rows(self.graph.compute(), self.mark, self.pending, cores)
         else:
-            y = self.y.open(mapping.encoded) if isinstance(self.y, SpilledLabels) else mapping.encoded(self.y.open())
+            y = (
+                self.y.open(mapping.encoded)
+                if isinstance(self.y, SpilledLabels)
+                else mapping.encoded(self.y.open())
+            )
             rows = mapping.rows(self.X.open(), y, cores)
             if self.weights is not None:
                 rows = rows.with_weights(self.weights.open())
@@ -339,7 +391,9 @@ class Partition:
         return rows if self.row_weights is None else rows.with_row_weights(self.row_weights)
 
     def holds(self, pair: Pair, clean: PartitionTargets | None) -> bool:
-        """Return whether features and target that were read now are those of this partition, row by row."""
+        """Return whether features and target that were read now are those of this partition, row
+        by row.
+        """
         try:
             X, y = read_partition_pair(pair, clean)
             y = y if clean is None else clean(X, y)
@@ -350,7 +404,8 @@ class Partition:
         if isinstance(self.y, SpilledLabels):
             kept = self.y.labels[self.y.codes.open()]
         else:
-            kept, y = self.y.open(), np.asarray(y, dtype=np.float64)
+            kept = self.y.open()
+            y = np.asarray(y, dtype=np.float64)
         return _same_values(kept, y) and _same_values(self.X.open(), X)
 
 
@@ -374,8 +429,12 @@ class PartitionMap:
     clean: PartitionTargets | None = None
     labels: bool = False
 
-    def source_rows(self, pair: Pair, mark: Mark, pending: Iterable[Reweigh] = (), cores: int = 1) -> MemoryRows:
-        """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
+    def source_rows(
+        self, pair: Pair, mark: Mark, pending: Iterable[Reweigh] = (), cores: int = 1
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition as it comes from its source, if it is the one
+        that was checked.
+        """
         try:
             X, y = read_partition_pair(pair, self.clean)
             y = y if self.clean is None else self.clean(X, y)
@@ -389,12 +448,15 @@ class PartitionMap:
         return rows
 
     def encoded(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""
+        """Return targets or labels as the numbers that the fit is about, each of which depends
+        on one of them.
+        """
         return y if self.target is None else self.target(y)
 
     def rows(self, X: Any, y: Any, cores: int = 1) -> MemoryRows:
         """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
-        shift, scale = self.target_shift, self.target_scale
+        shift = self.target_shift
+        scale = self.target_scale
         rows = rows_in_memory(X, y, self.row_map, shift, scale, threads=cores, cache=False)
         return rows.with_labels() if self.labels else rows
 
@@ -410,7 +472,9 @@ def quiet() -> Iterator[None]:
 def run_on_partition_source(
     call: Call, mapping: PartitionMap, mark: Mark, pending: Iterable[Reweigh], pair: Pair
 ) -> Sums | None:
-    """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
+    """Work on one partition where Dask has it; None if it changed, since workers log what an
+    error was about.
+    """
     with quiet():
         try:
             return tuple(call(mapping.source_rows(pair, mark, pending)))
@@ -418,7 +482,9 @@ def run_on_partition_source(
             return None
 
 
-def run_here(call: Call, mapping: PartitionMap, partition: Partition, cores: int = 1) -> tuple[Any, ...]:
+def run_here(
+    call: Call, mapping: PartitionMap, partition: Partition, cores: int = 1
+) -> tuple[Any, ...]:
     """Work on one partition that is at hand."""
     return tuple(call(partition.open(mapping, cores)))
 

@@ -1,7 +1,8 @@
-"""Schedules of partitions: threads of this process, one partition at a time each, or Dask's scheduler.
+"""Schedules of partitions: threads of this process, one partition at a time each, or Dask's
+scheduler.
 
-Where partitions do not depend on each other, as those of files, this process needs no graph of all of them in every
-pass: each thread computes a partition, works on it, and drops it.
+Where partitions do not depend on each other, as those of files, this process needs no graph of all
+of them in every pass: each thread computes a partition, works on it, and drops it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _watchers: list[Callable[[int, int], None]] = []
 
 @contextmanager
 def watch_schedule(report: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``report(partitions done, all partitions)`` in the checking pass; how many follow depends on the data."""
+    """Call ``report(partitions done, all partitions)`` in the checking pass; how many follow
+    depends on the data.
+    """
     _watchers.append(report)
     try:
         yield
@@ -71,7 +74,9 @@ def schedule_separately(partitions: Sequence[Any]) -> list[ScheduledPartition] |
                 continue
             graph[key] = whole[key]
             waiting += get_dependencies(whole, key)
-        work = {key for key, node in graph.items() if type(node).__name__ != "DataNode" and istask(node)}
+        work = {
+            key for key, node in graph.items() if type(node).__name__ != "DataNode" and istask(node)
+        }
         if not used.isdisjoint(work):
             return None
         used |= work
@@ -79,7 +84,9 @@ def schedule_separately(partitions: Sequence[Any]) -> list[ScheduledPartition] |
     return found
 
 
-def schedule_in_threads(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
+def schedule_in_threads(
+    function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False
+) -> Iterator[Any]:
     """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
     for done, result in enumerate(in_threads(function, jobs, count_threads()), 1):
@@ -113,7 +120,9 @@ def scheduler_client() -> Any:
 
 
 def _default_scheduler_threads() -> bool:
-    """Whether only Dask's threads can have been asked for; Dask would import `distributed` for a second to know."""
+    """Whether only Dask's threads can have been asked for; Dask would import `distributed` for a
+    second to know.
+    """
     return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
 
 

@@ -42,10 +42,14 @@ class SpilledArray:
     dtype: np.dtype[Any]
 
     def open(self) -> npt.NDArray[Any]:
-        """Open a spilled array as a private memory map, whose pages are in memory only while it is used."""
+        """Open a spilled array as a private memory map, whose pages are in memory only while it
+        is used.
+        """
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
-        mapped = mmap.mmap(self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset)
+        mapped = mmap.mmap(
+            self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset
+        )
         if hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapped, dtype=self.dtype).reshape(self.shape)
@@ -59,7 +63,9 @@ class SpilledLabels:
     codes: SpilledArray
 
     def open(self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return ``function(labels)``, which turns each label into a number of its own, row by row."""
+        """Return ``function(labels)``, which turns each label into a number of its own, row by
+        row.
+        """
         return np.asarray(function(self.labels)[self.codes.open()])
 
 
@@ -81,7 +87,9 @@ class SpilledNonZeros:
 
 
 class SpillFile:
-    """A temporary file of at most `limit` bytes without a name: nobody can open it, and it ends with the process."""
+    """A temporary file of at most `limit` bytes without a name: nobody can open it, and it ends
+    with the process.
+    """
 
     def __init__(self, limit: int, folder: str | None = None) -> None:
         self.limit = int(limit)
@@ -96,13 +104,16 @@ class SpillFile:
         return self._file.fileno()
 
     def write(self, array: npt.NDArray[Any]) -> SpilledArray | None:
-        """Spill an array of plain numbers to disk; None if it would exceed the limit or the disk."""
+        """Spill an array of plain numbers to disk; None if it would exceed the limit or the
+        disk.
+        """
         if array.size == 0 or array.dtype.kind not in "biuf":
             return None
         array = np.ascontiguousarray(array)
         pages = -(-array.nbytes // mmap.ALLOCATIONGRANULARITY)
         with self._lock:
-            offset, end = self.used, self.used + pages * mmap.ALLOCATIONGRANULARITY
+            offset = self.used
+            end = self.used + pages * mmap.ALLOCATIONGRANULARITY
             if end > self.limit:
                 return None
             self.used = end
@@ -112,7 +123,9 @@ class SpillFile:
             os.posix_fallocate(self.descriptor, offset, end - offset)
             position = 0
             while position < array.nbytes:
-                position += os.pwrite(self.descriptor, content[position : position + CHUNK], offset + position)
+                position += os.pwrite(
+                    self.descriptor, content[position : position + CHUNK], offset + position
+                )
         except OSError:  # a full disk: the data is read from its source instead
             return None
         return SpilledArray(self, offset, array.shape, array.dtype)

@@ -1,4 +1,6 @@
-"""Bounds of linear models: one record with its influence weight and intercept, and the mean of losses over records."""
+"""Bounds of linear models: one record with its influence weight and intercept, and the mean of
+losses over records.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,28 @@ from dpconvex.losses import Tweedie
 from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import DescribableLoss, Facts
 
-# Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the targets' unit, or
-# over a twentieth at most; in between, rounding may cost this share of the minimiser's sensitivity.
-_SHARPEST, _BLUNTEST, _SHARE = 1e5, 20, 0.01
+# Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the
+# targets' unit, or over a twentieth at most; in between, rounding may cost this share of the
+# minimiser's sensitivity.
+_SHARPEST = 1e5
+_BLUNTEST = 20
+_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class LinearRecord(Bounds):
     r"""Public facts of one record of a linear model, influence weight and intercept included.
 
-    A record's features have norm at most ``max_norm`` (enforced by clipping to the feature bounds) and the record is
-    weighted by ``w = min(1, row_norm / ||x||)``. With ``c = 1`` for a fitted intercept and 0 otherwise,
+    A record's features have norm at most ``max_norm`` (enforced by clipping to the feature bounds)
+    and the record is weighted by ``w = min(1, row_norm / ||x||)``. With ``c = 1`` for a fitted
+    intercept and 0 otherwise,
 
         lipschitz  = slope * sqrt(c + min(row_norm, max_norm)^2)
         smoothness = curvature * sup w (c + ||x||^2)
 
-    where the supremum is ``max(c + U^2, c U / X + U X)`` for ``U = row_norm <= X = max_norm`` and ``c + X^2``
-    otherwise. Rows that are shortened to ``row_norm`` instead are described by ``max_norm = row_norm``.
+    where the supremum is ``max(c + U^2, c U / X + U X)`` for ``U = row_norm <= X = max_norm`` and
+    ``c + X^2`` otherwise. Rows that are shortened to ``row_norm`` instead are described by
+    ``max_norm = row_norm``.
 
     The parameters are those of :class:`LinearBounds`.
     """
@@ -49,10 +56,14 @@ class LinearRecord(Bounds):
         if self.people and self.rows_per_person > 1:
             raise self._wrong("rows_per_person", "1 where the rows of a person share one weight")
         if getattr(self.loss, "kind", None) not in ("residual", "margin", "rate", "several"):
-            raise self._wrong("loss", "a loss of kind 'residual', 'margin', 'rate' or 'several'", error=TypeError)
+            raise self._wrong(
+                "loss", "a loss of kind 'residual', 'margin', 'rate' or 'several'", error=TypeError
+            )
         for name in ("row_norm", "max_norm"):
             allowed = "a finite number above 0"
-            check_number(name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True)
+            check_number(
+                name, type(self).__name__, getattr(self, name), allowed, 0, math.inf, low_open=True
+            )
 
     @property
     def dimension(self) -> int:
@@ -61,21 +72,29 @@ class LinearRecord(Bounds):
 
     @property
     def lipschitz(self) -> float:
-        """``slope * sqrt(c + min(U, X)^2)``, the slope times the longest weighted row, intercept included."""
-        return float(self.loss.lipschitz) * math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
+        """``slope * sqrt(c + min(U, X)^2)``, the slope times the longest weighted row, intercept
+        included.
+        """
+        return float(self.loss.lipschitz) * math.sqrt(
+            self.fit_intercept + min(self.row_norm, self.max_norm) ** 2
+        )
 
     @property
     def row_facts(self) -> Facts:
         """Facts of linear bounds that mapped rows must have."""
         return {
-            "n_features": self.n_features, "fit_intercept": self.fit_intercept,
-            "row_norm": min(self.row_norm, self.max_norm), "max_norm": self.max_norm, "own_weights": False,
-        }  # fmt: skip
+            "n_features": self.n_features,
+            "fit_intercept": self.fit_intercept,
+            "row_norm": min(self.row_norm, self.max_norm),
+            "max_norm": self.max_norm,
+            "own_weights": False,
+        }
 
     @property
     def curvature_factor(self) -> float:
         """``sup w (c + ||x||^2)``, attained at one end of ``[U, X]`` because it is convex there."""
-        limit, largest = self.row_norm, self.max_norm
+        limit = self.row_norm
+        largest = self.max_norm
         if largest <= limit:
             return self.fit_intercept + largest**2
         at_largest = self.fit_intercept * limit / largest + limit * largest
@@ -96,9 +115,11 @@ class LinearBounds(LinearRecord):
     Parameters
     ----------
     n_samples, n_features : int
-        Public number of rows (nominal under add-or-remove-one), or of people; and of columns, intercept excluded.
+        Public number of rows (nominal under add-or-remove-one), or of people; and of columns,
+        intercept excluded.
     loss : Loss
-        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature of a record.
+        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature
+        of a record.
     row_norm, max_norm : float
         Influence bound U and the largest norm X of a row, intercept excluded.
     fit_intercept : bool
@@ -106,11 +127,12 @@ class LinearBounds(LinearRecord):
     alpha, neighbors : float, {"replace_one", "add_or_remove_one"}
         Strength of the penalty ``(alpha/2) ||theta||^2``, and the neighbouring relation.
     people, rows_per_person : bool, int
-        Whether a record is a person whose rows, a private number of them, share one weight: what a person contributes
-        lies in the convex hull of what single rows contribute. Or how many rows a person has at most, where each of
-        them counts as a record: so many records change at once.
+        Whether a record is a person whose rows, a private number of them, share one weight: what a
+        person contributes lies in the convex hull of what single rows contribute. Or how many rows
+        a person has at most, where each of them counts as a record: so many records change at once.
     weighted_rows, ignored_rows : bool
-        Whether a row may count less than a whole one, down to 0; whether invalid rows have weight 0.
+        Whether a row may count less than a whole one, down to 0; whether invalid rows have weight
+        0.
 
     Examples
     --------
@@ -124,7 +146,12 @@ class LinearBounds(LinearRecord):
 
     def objective_facts(self) -> Facts:
         """Return the ``public_facts`` that the objective of a release must have."""
-        own = {"loss": self.loss, "alpha": self.alpha, "linear_term": False, "divisor": self.n_samples}
+        own = {
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "linear_term": False,
+            "divisor": self.n_samples,
+        }
         return {"objective": "mean of losses", **own, **self.row_facts}
 
     @property
@@ -133,12 +160,14 @@ class LinearBounds(LinearRecord):
         return 1
 
     def envelope_smoothness(self) -> float:
-        r"""Return the public curvature ``b`` of the Moreau envelope of a linear model's kinked loss.
+        r"""Return the public curvature ``b`` of the Moreau envelope of a linear model's kinked
+        loss.
 
-        A kink is rounded over ``slope / b`` to each side and the loss lowered by at most ``slope^2 / (2 b)``. ``b`` is
-        ``1e5 slope``, or less where float64 could not resolve the minimiser to 1 % of the minimiser's sensitivity:
-        ``64 eps n (dimension + b c / alpha) <= 0.01``, ``c`` the curvature factor; never below ``20 slope``. Rounded
-        down to three digits.
+        A kink is rounded over ``slope / b`` to each side and the loss lowered by at most
+        ``slope^2 / (2 b)``. ``b`` is ``1e5 slope``, or less where float64 could not resolve the
+        minimiser to 1 % of the minimiser's sensitivity:
+        ``64 eps n (dimension + b c / alpha) <= 0.01``, ``c`` the curvature factor; never below
+        ``20 slope``. Rounded down to three digits.
         """
         slope = float(self.loss.lipschitz)
         condition = _SHARE / (ROUNDINGS * EPS * self.n_samples) - self.dimension
@@ -148,21 +177,27 @@ class LinearBounds(LinearRecord):
         return float(f"{math.floor(value / unit) * unit:.3g}")
 
     def envelope_tolerance(self, smoothness: float) -> float:
-        """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
+        """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this
+        curvature.
+        """
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
     def target_limit(self, linear_norm: float = 0.0) -> float | None:
-        """Return the public bound beyond which a linear model's targets are alike; None for losses without residuals.
+        """Return the public bound beyond which a linear model's targets are alike; None for losses
+        without residuals.
 
-        Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + t) / alpha``, with room for the
-        part of the loss that is not linear yet. The loss of a clamped target is a fixed function of its record, as
-        convex, steep and curved as any other, so the guarantee holds for every number of rows, even where so many of
-        them pull that the clamp is felt. That needs a limit made of public facts alone: one that knew the noise of
-        objective perturbation would let two draws of it lead to the same minimiser. ``t = linear_norm`` is a
-        public bound on the norm of a linear term added to F.
+        Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + t) / alpha``, with
+        room for the part of the loss that is not linear yet. The loss of a clamped target is a
+        fixed function of its record, as convex, steep and curved as any other, so the guarantee
+        holds for every number of rows, even where so many of them pull that the clamp is felt. That
+        needs a limit made of public facts alone: one that knew the noise of objective perturbation
+        would let two draws of it lead to the same minimiser. ``t = linear_norm`` is a public bound
+        on the norm of a linear term added to F.
         """
         if self.loss.kind != "residual":
-            return self.loss.most if isinstance(self.loss, Tweedie) else None  # responses are clipped there
+            return (
+                self.loss.most if isinstance(self.loss, Tweedie) else None
+            )  # responses are clipped there
         longest = math.hypot(self.fit_intercept, self.max_norm)
         margin = longest * (self.lipschitz + linear_norm) / self.alpha
         kinks = getattr(self.loss, "piecewise_linear", None)

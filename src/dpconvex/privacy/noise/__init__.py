@@ -14,6 +14,14 @@ from dpconvex.privacy.noise.noise_source import (
 )
 
 __all__ = [
-    "EXACT", "FAILURE_PROBABILITY", "FLOATING_POINT", "SAMPLERS", "SEEDED", "TAIL_PROBABILITY",
-    "NoiseSource", "Words", "exponential_mechanism", "on_grid",
-]  # fmt: skip
+    "EXACT",
+    "FAILURE_PROBABILITY",
+    "FLOATING_POINT",
+    "SAMPLERS",
+    "SEEDED",
+    "TAIL_PROBABILITY",
+    "NoiseSource",
+    "Words",
+    "exponential_mechanism",
+    "on_grid",
+]

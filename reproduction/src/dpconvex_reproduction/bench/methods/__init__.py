@@ -22,9 +22,19 @@ __all__ = ["MODULES", "digest", "find_methods", "unknown_name"]
 
 #: Modules of this package, in the order of tables: ours first, then peers by task.
 MODULES = (
-    "ours", "ebm", "opacus", "jax_privacy", "noisy_gd", "diffprivlib", "objective_perturbation", "double_noise_newton",
-    "adassp", "tukey", "theil_sen", "without_privacy",
-)  # fmt: skip
+    "ours",
+    "ebm",
+    "opacus",
+    "jax_privacy",
+    "noisy_gd",
+    "diffprivlib",
+    "objective_perturbation",
+    "double_noise_newton",
+    "adassp",
+    "tukey",
+    "theil_sen",
+    "without_privacy",
+)
 
 
 def _module(place: str) -> ModuleType:
@@ -33,12 +43,17 @@ def _module(place: str) -> ModuleType:
         return importlib.import_module(f"{__name__}.{place}")
     path = Path(place).resolve()
     if not path.is_file():
-        raise ValueError(f"There is no file '{place}' with a method. A file of your own lists instances in METHODS.")
+        raise ValueError(
+            f"There is no file '{place}' with a method. A file of your own lists instances in "
+            "METHODS."
+        )
     # A name of its own hides no other module; being registered, its classes know their file.
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"The file '{path}' with a method must be Python, with a name that ends in .py.")
+        raise ValueError(
+            f"The file '{path}' with a method must be Python, with a name that ends in .py."
+        )
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
     sys.path.insert(0, folder)
@@ -46,7 +61,9 @@ def _module(place: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise ValueError(f"The file '{path}' cannot be loaded: {_place_and_words(error, str(path))}") from error
+        raise ValueError(
+            f"The file '{path}' cannot be loaded: {_place_and_words(error, str(path))}"
+        ) from error
     finally:
         sys.path.remove(folder)
     return module
@@ -56,17 +73,30 @@ def _place_and_words(error: BaseException, path: str) -> str:
     """Return the line of a file at which an error arose, and what the error says."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"line {error.lineno}: {type(error).__name__}: {error.msg}."
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-    return (f"line {lines[-1]}: " if lines else "") + f"{type(error).__name__}: {error}".rstrip(".: ") + "."
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == path
+    ]
+    return (
+        (f"line {lines[-1]}: " if lines else "")
+        + f"{type(error).__name__}: {error}".rstrip(".: ")
+        + "."
+    )
 
 
 def _listed(place: str) -> tuple[Method, ...]:
     """Return the methods of a module or file, checked."""
     listed = getattr(_module(place), "METHODS", ())
     if isinstance(listed, Method):
-        raise ValueError(f"METHODS of '{place}' must be a tuple, METHODS = ({type(listed).__name__}(),), with a comma.")
+        raise ValueError(
+            f"METHODS of '{place}' must be a tuple, METHODS = ({type(listed).__name__}(),), with "
+            "a comma."
+        )
     if not isinstance(listed, tuple | list) or not listed:
-        raise ValueError(f"'{place}' lists no methods. Name instances of Method in a tuple METHODS.")
+        raise ValueError(
+            f"'{place}' lists no methods. Name instances of Method in a tuple METHODS."
+        )
     for method in listed:
         _check(method, place)
     return tuple(listed)
@@ -76,13 +106,20 @@ def _check(method: object, place: str) -> None:
     """Raise if an entry of METHODS is no method, or one of its attributes cannot be used."""
     if not isinstance(method, Method):
         made = f" Write {method.__name__}(), with brackets." if isinstance(method, type) else ""
-        raise ValueError(f"METHODS of '{place}' must hold instances of Method. Got {method!r}.{made}")
+        raise ValueError(
+            f"METHODS of '{place}' must hold instances of Method. Got {method!r}.{made}"
+        )
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"name of {type(method).__name__} in '{place}' must be text that is not empty. Got {name!r}.")
+        raise ValueError(
+            f"name of {type(method).__name__} in '{place}' must be text that is not empty. Got "
+            f"{name!r}."
+        )
 
     def refuse(attribute: str, asked: str, got: object) -> None:
-        raise ValueError(f"{attribute} of the method '{name}' in '{place}' must be {asked}. Got {got!r}.")
+        raise ValueError(
+            f"{attribute} of the method '{name}' in '{place}' must be {asked}. Got {got!r}."
+        )
 
     relations = (ADD_OR_REMOVE, REPLACE)
     for attribute, known, many in (
@@ -90,12 +127,23 @@ def _check(method: object, place: str) -> None:
         ("relations", relations, "none, one or both"),
     ):
         got = getattr(method, attribute)
-        usable = isinstance(got, tuple) and all(each in known for each in got) and len({*got}) == len(got)
+        usable = (
+            isinstance(got, tuple)
+            and all(each in known for each in got)
+            and len({*got}) == len(got)
+        )
         if not usable or (not got and attribute == "tasks"):
-            words = f"a tuple of {many} of {', '.join(map(repr, known))}; one alone is written ({known[0]!r},)"
+            words = (
+                f"a tuple of {many} of {', '.join(map(repr, known))}; one alone is written "
+                f"({known[0]!r},)"
+            )
             refuse(attribute, words, got)
     if not callable(method.guarantee):
-        refuse("guarantee", "a function of the problem and the budget that returns text", method.guarantee)
+        refuse(
+            "guarantee",
+            "a function of the problem and the budget that returns text",
+            method.guarantee,
+        )
     settings = method.settings
     if not isinstance(settings, Mapping) or not settings:
         refuse("settings", "a mapping with an entry at least", settings)
@@ -103,7 +151,8 @@ def _check(method: object, place: str) -> None:
         if not isinstance(key, str) or not isinstance(arguments, Mapping):
             refuse("settings", "a mapping of names to keyword arguments of fit", settings)
     if isinstance(method, RemoteMethod):
-        environment, worker = getattr(method, "environment", None), getattr(method, "worker", None)
+        environment = getattr(method, "environment", None)
+        worker = getattr(method, "worker", None)
         if not isinstance(environment, PeerEnvironment):
             refuse("environment", "a PeerEnvironment", environment)
         if not isinstance(worker, str) or not method.script().is_file():
@@ -121,7 +170,8 @@ def find_methods(files: tuple[str, ...] = ()) -> dict[str, tuple[Method, str]]:
     Raises
     ------
     ValueError
-        If a file cannot be loaded or lists no methods, a name is taken, or an attribute of a method cannot be used.
+        If a file cannot be loaded or lists no methods, a name is taken, or an attribute of a method
+        cannot be used.
     """
     found: dict[str, tuple[Method, str]] = {}
     for place in (*MODULES, *files):
@@ -133,7 +183,8 @@ def find_methods(files: tuple[str, ...] = ()) -> dict[str, tuple[Method, str]]:
 
 
 def unknown_name(name: str, known: Collection[str]) -> str:
-    """Return what to say of a name that no method has: the nearest one, and all in quotes, since names have commas.
+    """Return what to say of a name that no method has: the nearest one, and all in quotes, since
+    names have commas.
 
     Parameters
     ----------
@@ -156,9 +207,9 @@ def unknown_name(name: str, known: Collection[str]) -> str:
 def digest(place: str) -> str:
     """Return a digest of what is behind methods: what is changed is run again.
 
-    It covers the file itself, the files of classes that its methods inherit from, if they lie in this package or beside
-    the file, those of functions that it imports from this distribution's peers, workers, and pinned packages. What
-    every method inherits from is left out.
+    It covers the file itself, the files of classes that its methods inherit from, if they lie in
+    this package or beside the file, those of functions that it imports from this distribution's
+    peers, workers, and pinned packages. What every method inherits from is left out.
 
     Parameters
     ----------
@@ -166,7 +217,8 @@ def digest(place: str) -> str:
         A module of this package, or a file.
     """
     module = _module(place)
-    source, bench = Path(str(module.__file__)), __name__.rpartition(".")[0]
+    source = Path(str(module.__file__))
+    bench = __name__.rpartition(".")[0]
     behind = {Path(inspect.getfile(each)) for each in vars(module).values() if _of_peers(each)}
     pins: list[str] = []
     for method in module.METHODS:

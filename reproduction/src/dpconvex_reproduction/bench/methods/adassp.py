@@ -1,7 +1,9 @@
-"""Linear regression from noisy second moments: AdaSSP (Wang 2018) and boosted AdaSSP (Tang and others 2023).
+"""Linear regression from noisy second moments: AdaSSP (Wang 2018) and boosted AdaSSP (Tang and
+others 2023).
 
-Both see rows ``(1, x)`` of norm at most 1 and targets in [-1, 1], and release Gaussian sums, so the noise is calibrated
-in Gaussian DP; what the papers spend by weaker composition is not held against them.
+Both see rows ``(1, x)`` of norm at most 1 and targets in [-1, 1], and release Gaussian sums, so the
+noise is calibrated in Gaussian DP; what the papers spend by weaker composition is not held against
+them.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from dpconvex_reproduction.bench.problems import BenchProblem
 Array = NDArray[np.float64]
 
 
-def noisy_moments(X: Array, mu: float, records: int, rng: np.random.Generator) -> tuple[Array, float]:
-    """Return noisy second moments with AdaSSP's penalty added, and the share of the budget that is left for products.
+def noisy_moments(
+    X: Array, mu: float, records: int, rng: np.random.Generator
+) -> tuple[Array, float]:
+    """Return noisy second moments with AdaSSP's penalty added, and the share of the budget that is
+    left for products.
 
-    Rows are no longer than 1; ``records`` is 1 where a neighbour has a row more or less, 2 where one is replaced. The
-    moments then move by 1 or sqrt(2) in Frobenius norm and the least eigenvalue by 1. Two thirds of the budget.
+    Rows are no longer than 1; ``records`` is 1 where a neighbour has a row more or less, 2 where
+    one is replaced. The moments then move by 1 or sqrt(2) in Frobenius norm and the least
+    eigenvalue by 1. Two thirds of the budget.
     """
     d = X.shape[1]
     share = mu / math.sqrt(3)
@@ -46,7 +52,9 @@ def adassp(X: Array, y: Array, mu: float, records: int, rng: np.random.Generator
 def boosted_adassp(
     X: Array, y: Array, mu: float, records: int, rounds: int, clip: float, rng: np.random.Generator
 ) -> Array:
-    """Return boosted AdaSSP's coefficients: rounds fit residuals, limited to ``clip``, with one set of moments."""
+    """Return boosted AdaSSP's coefficients: rounds fit residuals, limited to ``clip``, with one
+    set of moments.
+    """
     system, share = noisy_moments(X, mu, records, rng)
     theta = np.zeros(X.shape[1])
     std = records * clip * math.sqrt(rounds) / share
@@ -57,17 +65,23 @@ def boosted_adassp(
 
 
 class AdaSSP(Method):
-    """AdaSSP as printed: a third of the budget for the least eigenvalue, the moments and the products each."""
+    """AdaSSP as printed: a third of the budget for the least eigenvalue, the moments and the
+    products each.
+    """
 
     name = "AdaSSP"
     tasks = ("linear",)
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Fit."""
-        self.problem, rng = problem, np.random.default_rng(seed)
-        rows, targets = problem.unit_rows(problem.X), np.clip(problem.unit_targets(), -1, 1)
+        self.problem = problem
+        rng = np.random.default_rng(seed)
+        rows = problem.unit_rows(problem.X)
+        targets = np.clip(problem.unit_targets(), -1, 1)
         if setting:
-            self.theta = boosted_adassp(rows, targets, budget.mu, budget.records, rng=rng, **setting)
+            self.theta = boosted_adassp(
+                rows, targets, budget.mu, budget.records, rng=rng, **setting
+            )
         else:
             self.theta = adassp(rows, targets, budget.mu, budget.records, rng)
         return self
@@ -79,8 +93,9 @@ class AdaSSP(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the budget: three Gaussian releases."""
         return (
-            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}: Gaussian releases of sensitivities "
-            "computed from the row norm; floating-point sums and noise are not covered"
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}: Gaussian releases of "
+            "sensitivities computed from the row norm; floating-point sums and noise are not "
+            "covered"
         )
 
 

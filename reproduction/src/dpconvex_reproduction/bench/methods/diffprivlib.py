@@ -1,4 +1,6 @@
-"""Logistic regression by diffprivlib, as its documentation says and as its formula can be proven."""
+"""Logistic regression by diffprivlib, as its documentation says and as its formula can be
+proven.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,24 @@ _TURN = 2 * math.log1p(0.25)  # where its formula changes, for rows no longer th
 
 
 def epsilon_to_ask(epsilon: float) -> float:
-    """Return the most that may be asked of it for a proof of ``epsilon``, where rows are no longer than 1.
+    """Return the most that may be asked of it for a proof of ``epsilon``, where rows are no longer
+    than 1.
 
     Examples
     --------
-    >>> [round(true_epsilon("sound", epsilon_to_ask(epsilon), 0.0), 9) for epsilon in (0.1, 0.3, 0.5, 4.0)]
+    >>> [
+    ...     round(true_epsilon("sound", epsilon_to_ask(epsilon), 0.0), 9)
+    ...     for epsilon in (0.1, 0.3, 0.5, 4.0)
+    ... ]
     [0.1, 0.3, 0.5, 4.0]
     """
     return epsilon + _TURN / 2 if epsilon > 0.75 * _TURN else 4 / 3 * epsilon
 
 
 class Diffprivlib(RemoteMethod):
-    """Rows ``(1, x)`` divided by their public length, for which its formula proves the whole budget."""
+    """Rows ``(1, x)`` divided by their public length, for which its formula proves the whole
+    budget.
+    """
 
     name = "diffprivlib"
     relations = (REPLACE,)
@@ -41,9 +49,15 @@ class Diffprivlib(RemoteMethod):
 
     def arrays(self, problem: BenchProblem) -> dict[str, NDArray[Any]]:
         """Return mapped rows without a constant; the worker adds it."""
-        return {"X": problem.mapped(problem.X), "y": problem.y, "X_test": problem.mapped(problem.X_test)}
+        return {
+            "X": problem.mapped(problem.X),
+            "y": problem.y,
+            "X_test": problem.mapped(problem.X_test),
+        }
 
-    def request(self, problem: BenchProblem, budget: Budget, seed: int, setting: dict[str, Any]) -> dict[str, Any]:
+    def request(
+        self, problem: BenchProblem, budget: Budget, seed: int, setting: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return a request."""
         sound = self.way == "sound"
         return {
@@ -59,7 +73,11 @@ class Diffprivlib(RemoteMethod):
         """Return what can be proven of its formula."""
         asked = epsilon_to_ask(budget.epsilon) if self.way == "sound" else budget.epsilon
         proven = true_epsilon(self.way, asked, problem.row_norm)
-        words = "nothing is proven" if np.isinf(proven) else f"({proven:.3g}, 0)-DP is proven for an exact minimiser"
+        words = (
+            "nothing is proven"
+            if np.isinf(proven)
+            else f"({proven:.3g}, 0)-DP is proven for an exact minimiser"
+        )
         promise = f"promises ({asked:.3g}, 0)-DP, {budget.relation}"
         return f"{promise}; {words}, and its solver stops after 100 iterations"
 

@@ -1,9 +1,11 @@
-r"""Private Newton steps with two noises (Ganesh, Haghifam, Steinke and Thakurta 2023) for logistic regression.
+r"""Private Newton steps with two noises (Ganesh, Haghifam, Steinke and Thakurta 2023) for logistic
+regression.
 
-Rows are no longer than 1, the objective is a mean over a public number of rows. Each of T steps releases a noisy
-gradient ``g``, sensitivity ``1/n``, and then ``(H + floor I)^{-1} g`` with noise of its own. A row adds ``v v'`` with
-``|v|^2 <= 1/(4n)`` to H, so the direction moves by at most ``|g| r / (floor (floor + r))``, ``r = 1/(4n)``. Both
-noises are Gaussian, and all steps together are accounted in Gaussian DP.
+Rows are no longer than 1, the objective is a mean over a public number of rows. Each of T steps
+releases a noisy gradient ``g``, sensitivity ``1/n``, and then ``(H + floor I)^{-1} g`` with noise
+of its own. A row adds ``v v'`` with ``|v|^2 <= 1/(4n)`` to H, so the direction moves by at most
+``|g| r / (floor (floor + r))``, ``r = 1/(4n)``. Both noises are Gaussian, and all steps together
+are accounted in Gaussian DP.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ Array = NDArray[np.float64]
 _FIRST_SHARE = 0.7  # of each step's budget, for the gradient
 
 
-def newton_steps(X: Array, y: Array, mu: float, steps: int, floor: float, rng: np.random.Generator) -> Array:
+def newton_steps(
+    X: Array, y: Array, mu: float, steps: int, floor: float, rng: np.random.Generator
+) -> Array:
     """Return the last point of so many private Newton steps from 0."""
     n, d = X.shape
     per_step = mu / math.sqrt(steps)
-    first, second = per_step * math.sqrt(_FIRST_SHARE), per_step * math.sqrt(1 - _FIRST_SHARE)
+    first = per_step * math.sqrt(_FIRST_SHARE)
+    second = per_step * math.sqrt(1 - _FIRST_SHARE)
     moved = 1 / (4 * n)
     theta = np.zeros(d)
     for _ in range(steps):
@@ -56,7 +61,8 @@ class DoubleNoiseNewton(Method):
         self.problem = problem
         rows = problem.unit_rows(problem.X)
         n, d = rows.shape
-        # The two noises are of one size at a floor of about (sqrt(T) / (4 n mu)): the scale that floors are shares of.
+        # The two noises are of one size at a floor of about (sqrt(T) / (4 n mu)): the scale that
+        # floors are shares of.
         scale = math.sqrt(setting["steps"] * d) / (4 * n * budget.mu)
         floor = setting["floor"] * scale
         rng = np.random.default_rng(seed)
@@ -70,8 +76,8 @@ class DoubleNoiseNewton(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the budget."""
         return (
-            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, in Gaussian DP over all steps; "
-            "floating-point sums and noise are not covered"
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, in Gaussian DP over "
+            "all steps; floating-point sums and noise are not covered"
         )
 
 

@@ -1,4 +1,5 @@
-"""Private explainable boosting by interpret; run as a script by the interpreter of its own environment.
+"""Private explainable boosting by interpret; run as a script by the interpreter of its own
+environment.
 
 Usage: ``python ebm_worker.py data.npz requests.json answers.npz``.
 """
@@ -32,7 +33,8 @@ def main() -> None:
             columns[f"f{k}"] = [f"c{int(v)}" for v in values] if kind == "nominal" else values
         return pandas.DataFrame(columns)
 
-    scores, seconds = [], []
+    scores = []
+    seconds = []
     for request in requests:
         types = request["types"]
         low_high = {int(k): tuple(bounds) for k, bounds in request["bounds"].items()}
@@ -52,7 +54,9 @@ def main() -> None:
             model = privacy.DPExplainableBoostingClassifier(**options)
         else:
             low, high = request["target_bounds"]
-            model = privacy.DPExplainableBoostingRegressor(**options, privacy_target_min=low, privacy_target_max=high)
+            model = privacy.DPExplainableBoostingRegressor(
+                **options, privacy_target_min=low, privacy_target_max=high
+            )
         model.fit(frame(X, types), data["y"])
         seconds.append(time.perf_counter() - started)
         test = frame(data["X_test"], types)

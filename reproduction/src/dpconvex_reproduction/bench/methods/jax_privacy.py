@@ -7,7 +7,9 @@ from dpconvex_reproduction.peers.environments import JAX_PRIVACY
 
 
 class JaxPrivacy(RemoteSGD):
-    """jax-privacy's clipped gradients, Poisson batches and Gaussian privatizer, noise by its PLD accountant."""
+    """jax-privacy's clipped gradients, Poisson batches and Gaussian privatizer, noise by its PLD
+    accountant.
+    """
 
     name = "jax-privacy DP-SGD"
     environment = JAX_PRIVACY

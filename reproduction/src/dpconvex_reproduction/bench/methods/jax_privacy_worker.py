@@ -20,7 +20,9 @@ import numpy as np
 def noise_multiplier(epsilon: float, delta: float, batch: int, steps: int, rows: int) -> float:
     """Return the noise that its own accountant finds sufficient."""
     accounting: Any = importlib.import_module("jax_privacy.accounting")
-    accountant = accounting.analysis.DpsgdTrainingAccountant(accounting.accountants.PldAccountantConfig())
+    accountant = accounting.analysis.DpsgdTrainingAccountant(
+        accounting.accountants.PldAccountantConfig()
+    )
     return float(
         accounting.calibrate.calibrate_noise_multiplier(
             target_epsilon=epsilon,
@@ -46,7 +48,8 @@ def main() -> None:
         data = {name: file[name].astype(np.float32) for name in file.files}
     with open(sys.argv[2], encoding="utf-8") as text:
         requests = json.load(text)
-    rows, targets = data["X"], data["y"]
+    rows = data["X"]
+    targets = data["y"]
     n = len(rows)
 
     def loss(task: str, level: Any) -> Any:
@@ -60,7 +63,9 @@ def main() -> None:
 
         return one
 
-    scores, seconds, gradients = [], [], {}
+    scores = []
+    seconds = []
+    gradients = {}
     for request in requests:
         started = time.perf_counter()
         batch = min(request["batch"], n)
@@ -69,9 +74,13 @@ def main() -> None:
         kind = (request["task"], request["quantile"], request["clip"])
         if kind not in gradients:
             gradients[kind] = jax.jit(
-                clipping.clipped_grad(loss(*kind[:2]), l2_clip_norm=request["clip"], batch_argnums=(1, 2))
+                clipping.clipped_grad(
+                    loss(*kind[:2]), l2_clip_norm=request["clip"], batch_argnums=(1, 2)
+                )
             )
-        privatizer = noise.gaussian_privatizer(stddev=multiplier * request["clip"], prng_key=request["seed"])
+        privatizer = noise.gaussian_privatizer(
+            stddev=multiplier * request["clip"], prng_key=request["seed"]
+        )
         theta = jnp.zeros(rows.shape[1], dtype=jnp.float32)
         state = privatizer.init(theta)
         update = jax.jit(privatizer.update)
@@ -81,7 +90,8 @@ def main() -> None:
             padded = -(-max(len(chosen), 1) // width) * width
             x = np.zeros((padded, rows.shape[1]), dtype=np.float32)
             y = np.zeros(padded, dtype=np.float32)
-            x[: len(chosen)], y[: len(chosen)] = rows[chosen], targets[chosen]
+            x[: len(chosen)] = rows[chosen]
+            y[: len(chosen)] = targets[chosen]
             total, state = update(gradients[kind](theta, x, y), state)
             theta = theta - request["rate"] / batch * total
         theta = np.asarray(theta)

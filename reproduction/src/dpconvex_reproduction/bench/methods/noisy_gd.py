@@ -1,9 +1,10 @@
-r"""Full-batch noisy gradient descent with momentum: what DP-SGD becomes when every step sees every row.
+r"""Full-batch noisy gradient descent with momentum: what DP-SGD becomes when every step sees every
+row.
 
-A step adds noise to the sum of all rows' gradients, each limited to a length of ``clip``. A neighbour moves that sum by
-``clip`` (one row more or less) or ``2 clip`` (one replaced), and ``steps`` Gaussian sums of standard deviation
-``records clip sqrt(steps) / mu`` are mu-Gaussian private together. Step sizes fall to 0, so the last iterate is an
-average of late noise.
+A step adds noise to the sum of all rows' gradients, each limited to a length of ``clip``. A
+neighbour moves that sum by ``clip`` (one row more or less) or ``2 clip`` (one replaced), and
+``steps`` Gaussian sums of standard deviation ``records clip sqrt(steps) / mu`` are mu-Gaussian
+private together. Step sizes fall to 0, so the last iterate is an average of late noise.
 """
 
 from __future__ import annotations
@@ -35,26 +36,37 @@ def slopes(task: str, quantile: float | None, y: Array, scores: Array) -> Array:
 
 
 def clipped_sums(X: Array, lengths: Array, slope: Array, clips: Array) -> Array:
-    """Return sums over rows of ``slope_i x_i``, each summand limited to a length of ``clip``; a column for each fit."""
+    """Return sums over rows of ``slope_i x_i``, each summand limited to a length of ``clip``; a
+    column for each fit.
+    """
     sizes = np.abs(slope) * lengths[:, None]
     weights = slope * np.minimum(1.0, clips / np.maximum(sizes, 1e-30))
     return np.asarray(X.T @ weights.astype(X.dtype))
 
 
 def descend(
-    problem: BenchProblem, steps: int, rates: Sequence[float], clips: Sequence[float], stds: Sequence[float],
+    problem: BenchProblem,
+    steps: int,
+    rates: Sequence[float],
+    clips: Sequence[float],
+    stds: Sequence[float],
     seeds: Sequence[Sequence[int]],
-) -> Array:  # fmt: skip
-    """Return the last iterates, a column for each rate, limit, noise and seed; all fits pass over the rows together."""
+) -> Array:
+    """Return the last iterates, a column for each rate, limit, noise and seed; all fits pass
+    over the rows together.
+    """
     X = problem.with_constant(problem.X).astype(np.float32)
     y = problem.unit_targets().astype(np.float32)[:, None]
     lengths = np.linalg.norm(X, axis=1)
     generators = [np.random.default_rng(list(seed)) for seed in seeds]
-    theta, velocity = np.zeros((X.shape[1], len(seeds))), np.zeros((X.shape[1], len(seeds)))
+    theta = np.zeros((X.shape[1], len(seeds)))
+    velocity = np.zeros((X.shape[1], len(seeds)))
     limits = np.asarray(clips, dtype=np.float32)
     for step in range(steps):
         slope = slopes(problem.task, problem.quantile, y, X @ theta.astype(np.float32))
-        noise = np.column_stack([rng.normal(0, std, len(theta)) for rng, std in zip(generators, stds, strict=True)])
+        noise = np.column_stack(
+            [rng.normal(0, std, len(theta)) for rng, std in zip(generators, stds, strict=True)]
+        )
         velocity = _MOMENTUM * velocity + (clipped_sums(X, lengths, slope, limits) + noise) / len(y)
         theta = theta - np.asarray(rates) * (1 - step / steps) * velocity
     return theta
@@ -72,10 +84,17 @@ class NoisyGradientDescent(Method):
         for clip in (0.3, 1.0, 3.0)
     }
 
-    def run(self, problem: BenchProblem, requests: Sequence[Request]) -> Iterator[tuple[Array, float]]:
-        """Yield test scores of each request; fits of as many steps share their passes and their time."""
+    def run(
+        self, problem: BenchProblem, requests: Sequence[Request]
+    ) -> Iterator[tuple[Array, float]]:
+        """Yield test scores of each request; fits of as many steps share their passes and their
+        time.
+        """
         rows = problem.with_constant(problem.X_test)
-        asked = [(self.settings[name], budget, (seed, self._number(name))) for name, budget, seed in requests]
+        asked = [
+            (self.settings[name], budget, (seed, self._number(name)))
+            for name, budget, seed in requests
+        ]
         found: dict[int, tuple[Array, float]] = {}
         for steps in dict.fromkeys(setting["steps"] for setting, _, _ in asked):
             places = [k for k, (setting, _, _) in enumerate(asked) if setting["steps"] == steps]
@@ -89,7 +108,9 @@ class NoisyGradientDescent(Method):
         yield from (found[k] for k in range(len(asked)))
 
     def _number(self, name: str) -> int:
-        """Return the place of a setting: part of the seed, so that a fit does not depend on those run beside it."""
+        """Return the place of a setting: part of the seed, so that a fit does not depend on
+        those run beside it.
+        """
         return list(self.settings).index(name)
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
@@ -108,7 +129,10 @@ class NoisyGradientDescent(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the budget: Gaussian sums."""
         promise = f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}"
-        free = f"the choice among {len(self.settings)} settings is not charged, floating point is not covered"
+        free = (
+            f"the choice among {len(self.settings)} settings is not charged, floating point is "
+            "not covered"
+        )
         return f"{promise}: Gaussian sums of clipped gradients, composed exactly; {free}"
 
 

@@ -1,12 +1,15 @@
-r"""Objective perturbation with its tight accounting (Redberg, Koskela and Wang 2023) for logistic regression.
+r"""Objective perturbation with its tight accounting (Redberg, Koskela and Wang 2023) for logistic
+regression.
 
-Minimise ``sum of losses + (penalty/2)|theta|^2 + <b, theta>`` with ``b ~ N(0, std^2 I)`` over rows of norm at most 1,
-the slope of a loss limited to ``clip`` (which keeps it convex). A row more or less moves ``b`` by at most ``clip``
-along that row, and the Jacobian by a factor of at most ``1 - (1/4)/penalty``. So the privacy loss is at most
+Minimise ``sum of losses + (penalty/2)|theta|^2 + <b, theta>`` with ``b ~ N(0, std^2 I)`` over rows
+of norm at most 1, the slope of a loss limited to ``clip`` (which keeps it convex). A row more or
+less moves ``b`` by at most ``clip`` along that row, and the Jacobian by a factor of at most
+``1 - (1/4)/penalty``. So the privacy loss is at most
 
     C + s^2/2 + s |Z|,   C = -log(1 - 1/(4 penalty)),   s = clip/std,   Z standard normal,
 
-and ``delta(epsilon)`` is the expectation of ``max(0, 1 - exp(epsilon - loss))``, in closed form below.
+and ``delta(epsilon)`` is the expectation of ``max(0, 1 - exp(epsilon - loss))``, in closed form
+below.
 """
 
 from __future__ import annotations
@@ -44,9 +47,13 @@ def noise_ratio(epsilon: float, delta: float, jacobian: float) -> float:
     """Return the largest ``clip / std`` that keeps the promise."""
 
     def excess(log_ratio: float) -> float:
-        return math.log(max(perturbed_delta(epsilon, jacobian, math.exp(log_ratio)), 1e-300) / delta)
+        return math.log(
+            max(perturbed_delta(epsilon, jacobian, math.exp(log_ratio)), 1e-300) / delta
+        )
 
-    return math.exp(float(brentq(excess, math.log(1e-4), math.log(50 * (epsilon + 1)), xtol=1e-10))) * (1 - 1e-9)
+    return math.exp(
+        float(brentq(excess, math.log(1e-4), math.log(50 * (epsilon + 1)), xtol=1e-10))
+    ) * (1 - 1e-9)
 
 
 def minimise(X: Array, y: Array, penalty: float, clip: float, linear: Array) -> Array:
@@ -71,7 +78,9 @@ def minimise(X: Array, y: Array, penalty: float, clip: float, linear: Array) -> 
     for _ in range(200):
         if np.linalg.norm(gradient) <= 1e-9 * max(1.0, len(y) / 1000):
             break
-        direction = -np.linalg.solve((X * weights[:, None]).T @ X + penalty * np.eye(len(theta)), gradient)
+        direction = -np.linalg.solve(
+            (X * weights[:, None]).T @ X + penalty * np.eye(len(theta)), gradient
+        )
         step = 1.0
         while step > 1e-10:
             found = value_gradient(theta + step * direction)
@@ -86,7 +95,9 @@ def minimise(X: Array, y: Array, penalty: float, clip: float, linear: Array) -> 
 
 
 class ObjectivePerturbation(Method):
-    """Objective perturbation, the best of six settings of clipping and of the Jacobian's share of epsilon."""
+    """Objective perturbation, the best of six settings of clipping and of the Jacobian's share
+    of epsilon.
+    """
 
     name = "objective perturbation"
     relations = (ADD_OR_REMOVE,)
@@ -98,9 +109,11 @@ class ObjectivePerturbation(Method):
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Fit."""
-        self.problem, rng = problem, np.random.default_rng(seed)
+        self.problem = problem
+        rng = np.random.default_rng(seed)
         rows = problem.unit_rows(problem.X)
-        clip, jacobian = setting["clip"], setting["share"] * budget.epsilon
+        clip = setting["clip"]
+        jacobian = setting["share"] * budget.epsilon
         penalty = 0.25 / -math.expm1(-jacobian)
         std = clip / noise_ratio(budget.epsilon, budget.delta, jacobian)
         linear = rng.normal(0, std, rows.shape[1])
@@ -114,8 +127,9 @@ class ObjectivePerturbation(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the budget, for an exact minimiser."""
         return (
-            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, for an exact minimiser (solved to a "
-            "gradient of 1e-9 per thousand rows, which is not paid for); floating point is not covered"
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}, for an exact "
+            "minimiser (solved to a gradient of 1e-9 per thousand rows, which is not paid for); "
+            "floating point is not covered"
         )
 
 

@@ -26,7 +26,8 @@ def main() -> None:
         data = {name: torch.tensor(file[name], dtype=torch.float32) for name in file.files}
     with open(sys.argv[2], encoding="utf-8") as text:
         requests = json.load(text)
-    rows, targets = data["X"], data["y"]
+    rows = data["X"]
+    targets = data["y"]
 
     class Rows(torch.utils.data.TensorDataset):
         """Rows that are fetched a batch at a time, which is ten times as fast as one by one."""
@@ -44,9 +45,11 @@ def main() -> None:
         level = request["quantile"]
         return torch.maximum(level * (y - z), (level - 1) * (y - z)).mean()
 
-    # The same noise as of `make_private_with_epsilon`, which would search for it again with every seed.
+    # The same noise as of `make_private_with_epsilon`, which would search for it again with every
+    # seed.
     multipliers: dict[tuple[float, ...], float] = {}
-    scores, seconds = [], []
+    scores = []
+    seconds = []
     for request in requests:
         torch.manual_seed(request["seed"])
         started = time.perf_counter()

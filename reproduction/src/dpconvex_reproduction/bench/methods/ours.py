@@ -1,4 +1,6 @@
-"""dpconvex: the default on the columns as they are, on public splines of them, and the model of the AUC."""
+"""dpconvex: the default on the columns as they are, on public splines of them, and the model of
+the AUC.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from dpconvex.preprocessing import PublicTable
 from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, Budget, Method
 from dpconvex_reproduction.bench.problems import BenchProblem
 
-_MODELS = {"logistic": DPLogisticRegression, "linear": DPLinearRegression, "quantile": DPQuantileRegressor}
+_MODELS = {
+    "logistic": DPLogisticRegression,
+    "linear": DPLinearRegression,
+    "quantile": DPQuantileRegressor,
+}
 
 
 class Plain(Method):
@@ -33,7 +39,12 @@ class Plain(Method):
 
     def model(self, problem: BenchProblem, budget: Budget, seed: int | None) -> Any:
         """Return the estimator, not fitted."""
-        facts = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.relation, "random_state": seed}
+        facts = {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "neighbors": budget.relation,
+            "random_state": seed,
+        }
         if budget.relation == ADD_OR_REMOVE:
             facts["nominal_samples"] = len(problem.y)
         if problem.task == "logistic":
@@ -47,23 +58,32 @@ class Plain(Method):
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Fit."""
         self.problem = problem
-        self.fitted = self.model(problem, budget, seed).fit(self.columns(problem, problem.X), problem.y)
+        self.fitted = self.model(problem, budget, seed).fit(
+            self.columns(problem, problem.X), problem.y
+        )
         return self
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return log-odds or predictions."""
         columns = self.columns(self.problem, X)
-        score = self.fitted.decision_function if self.problem.task == "logistic" else self.fitted.predict
+        score = (
+            self.fitted.decision_function
+            if self.problem.task == "logistic"
+            else self.fitted.predict
+        )
         return np.asarray(score(columns), dtype=float)
 
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the certificate's numbers, verified."""
         width = self.columns(problem, problem.X[:2]).shape[1]
-        certificate = self.model(problem, budget, None).certify(n_samples=len(problem.y), n_features=width)
+        certificate = self.model(problem, budget, None).certify(
+            n_samples=len(problem.y), n_features=width
+        )
         certificate.verify()
         return (
-            f"({certificate.epsilon(budget.delta):.4g}, {budget.delta:g})-DP, {certificate.neighbors}, by its "
-            f"certificate ({certificate.mechanism}), which verifies from public facts"
+            f"({certificate.epsilon(budget.delta):.4g}, {budget.delta:g})-DP, "
+            f"{certificate.neighbors}, by its certificate ({certificate.mechanism}), which "
+            "verifies from public facts"
         )
 
 
@@ -96,7 +116,9 @@ class Splines(Plain):
 
     def columns(self, problem: BenchProblem, X: NDArray[Any]) -> NDArray[Any]:
         """Return hat functions and indicators."""
-        return np.asarray(self.table(problem).transform(problem.raw_columns(X)).to_numpy(), dtype=float)
+        return np.asarray(
+            self.table(problem).transform(problem.raw_columns(X)).to_numpy(), dtype=float
+        )
 
     def facts(self, problem: BenchProblem) -> dict[str, Any]:
         """Return bounds and the longest row."""

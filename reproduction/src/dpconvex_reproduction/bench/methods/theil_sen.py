@@ -1,4 +1,6 @@
-"""OpenDP's Theil-Sen regression on one column: private medians of what pairs of rows predict at two places."""
+"""OpenDP's Theil-Sen regression on one column: private medians of what pairs of rows predict at
+two places.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from dpconvex_reproduction.bench.problems import BenchProblem
 
 
 class TheilSen(Method):
-    """OpenDP's estimator with its own defaults; the noise is the smallest that its own map certifies."""
+    """OpenDP's estimator with its own defaults; the noise is the smallest that its own map
+    certifies.
+    """
 
     name = "OpenDP Theil-Sen"
     tasks = ("linear",)
@@ -29,11 +33,16 @@ class TheilSen(Method):
         import opendp.prelude as dp
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # newer versions have another name for the second feature
+            warnings.simplefilter(
+                "ignore"
+            )  # newer versions have another name for the second feature
             dp.enable_features("contrib", "floating-point", "honest-but-curious")
         low, high = (float(bound[0]) for bound in problem.feature_bounds)
         make = functools.partial(
-            dp.sklearn.linear_model.LinearRegression, dp.max_divergence(), [(low, high)], problem.target_bounds
+            dp.sklearn.linear_model.LinearRegression,
+            dp.max_divergence(),
+            [(low, high)],
+            problem.target_bounds,
         )
         scale = dp.binary_search(
             lambda scale: make(scale=scale).measurement.map(1) <= budget.epsilon, bounds=(1e-3, 1e6)
@@ -49,8 +58,8 @@ class TheilSen(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return OpenDP's own statement."""
         return (
-            f"({budget.epsilon:g}, 0)-DP, {budget.relation}, by OpenDP's map of its plugin, which it marks as "
-            "honest-but-curious with idealised numerics"
+            f"({budget.epsilon:g}, 0)-DP, {budget.relation}, by OpenDP's map of its plugin, which "
+            "it marks as honest-but-curious with idealised numerics"
         )
 
 

@@ -1,9 +1,11 @@
-"""Tukey-median regression (TukeyEM, Amin and others 2023): a private point deep among many exact fits.
+"""Tukey-median regression (TukeyEM, Amin and others 2023): a private point deep among many exact
+fits.
 
-The rows are dealt into m parts; each part is fitted exactly. A point's depth is the least number of fits on either side
-of it, over the coordinates, so that points of depth at least i form a box. A test that is private itself (propose,
-test, release) makes sure that the boxes do not collapse next to this table; then a depth is drawn with weights ``volume
-exp(epsilon depth)`` and a point of the box uniformly.
+The rows are dealt into m parts; each part is fitted exactly. A point's depth is the least number of
+fits on either side of it, over the coordinates, so that points of depth at least i form a box. A
+test that is private itself (propose, test, release) makes sure that the boxes do not collapse next
+to this table; then a depth is drawn with weights ``volume exp(epsilon depth)`` and a point of the
+box uniformly.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _ROWS_PER_COEFFICIENT = 2  # of a part, where a thousand parts would have fewer
 
 
 def log_volumes(fits: Array) -> Array:
-    """Return the logarithm of the volume of the box of points of depth at least 1, 2, ... ``m // 2``.
+    """Return the logarithm of the volume of the box of points of depth at least 1, 2, ...
+    ``m // 2``.
 
     Parameters
     ----------
@@ -37,7 +40,8 @@ def log_volumes(fits: Array) -> Array:
 
 
 def distance_to_unsafe(volumes: Array, epsilon: float, delta: float, depth: int) -> int:
-    """Return a lower bound on the number of fits that must change until boxes around ``depth`` are unsafe; -1 if none.
+    """Return a lower bound on the number of fits that must change until boxes around ``depth`` are
+    unsafe; -1 if none.
 
     Distance k is safe if for some g the box of depth ``depth - k - 1`` is at most
     ``exp(epsilon g / 2) delta / (8 exp(epsilon))`` times that of depth ``depth + k + g + 1``.
@@ -53,10 +57,13 @@ def distance_to_unsafe(volumes: Array, epsilon: float, delta: float, depth: int)
     return best
 
 
-def tukey_median(fits: Array, epsilon: float, delta: float, rng: np.random.Generator) -> Array | None:
+def tukey_median(
+    fits: Array, epsilon: float, delta: float, rng: np.random.Generator
+) -> Array | None:
     """Return a private point deep among the fits, or None if the test fails; one fit may change."""
     ordered = np.sort(fits + rng.uniform(0, 1e-10, fits.shape), axis=0)
-    volumes, depth = log_volumes(ordered), len(fits) // 4
+    volumes = log_volumes(ordered)
+    depth = len(fits) // 4
     distance = distance_to_unsafe(volumes, epsilon / 2, delta, depth)
     if distance + rng.laplace(0, 2 / epsilon) <= math.log(1 / (2 * delta)) / (epsilon / 2):
         return None
@@ -64,11 +71,14 @@ def tukey_median(fits: Array, epsilon: float, delta: float, rng: np.random.Gener
     shells = kept + np.log1p(-np.exp(np.minimum(np.append(kept[1:], -np.inf) - kept, -1e-16)))
     weights = shells + epsilon / 2 * np.arange(len(kept))
     place = depth - 1 + int(np.argmax(weights + rng.gumbel(size=len(weights))))
-    low, high = ordered[place], ordered[-1 - place]
+    low = ordered[place]
+    high = ordered[-1 - place]
     if place + 1 < len(volumes):
-        inner_low, inner_high = ordered[place + 1], ordered[-2 - place]
+        inner_low = ordered[place + 1]
+        inner_high = ordered[-2 - place]
     else:
-        inner_low, inner_high = high, low
+        inner_low = high
+        inner_high = low
     while True:  # a point of the box that is in no deeper one
         point = rng.uniform(low, high)
         if np.any((point < inner_low) | (point > inner_high)):
@@ -89,9 +99,13 @@ class TukeyEM(Method):
 
     def fit(self, problem: BenchProblem, budget: Budget, seed: int, **setting: Any) -> Self:
         """Fit."""
-        self.problem, rng = problem, np.random.default_rng(seed)
-        rows, targets = problem.unit_rows(problem.X), problem.unit_targets()
-        part = rng.integers(0, self.parts(problem), len(rows))  # each row by itself, so that one fit changes with it
+        self.problem = problem
+        rng = np.random.default_rng(seed)
+        rows = problem.unit_rows(problem.X)
+        targets = problem.unit_targets()
+        part = rng.integers(
+            0, self.parts(problem), len(rows)
+        )  # each row by itself, so that one fit changes with it
         width = rows.shape[1]
         fits = np.zeros((self.parts(problem), width))
         for number in range(len(fits)):
@@ -109,8 +123,9 @@ class TukeyEM(Method):
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
         """Return the budget of test and draw."""
         return (
-            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}: half of epsilon for the test, half for the "
-            f"draw ({self.parts(problem)} fits); ties and rounding are not covered. Where the test fails it says 0"
+            f"({budget.epsilon:g}, {budget.delta:g})-DP, {budget.relation}: half of epsilon for "
+            f"the test, half for the draw ({self.parts(problem)} fits); ties and rounding are not "
+            "covered. Where the test fails it says 0"
         )
 
 

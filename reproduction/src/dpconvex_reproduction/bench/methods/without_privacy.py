@@ -1,4 +1,6 @@
-"""Without privacy: the level that a private fit of the same columns may reach, and what no column is needed for."""
+"""Without privacy: the level that a private fit of the same columns may reach, and what no
+column is needed for.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,20 @@ class ScikitLearn(Method):
         elif problem.task == "linear":
             model = LinearRegression()
         else:
-            model = QuantileRegressor(quantile=float(problem.quantile or 0.5), alpha=0, solver="highs-ipm")
+            model = QuantileRegressor(
+                quantile=float(problem.quantile or 0.5), alpha=0, solver="highs-ipm"
+            )
         self.fitted = model.fit(problem.mapped(problem.X), problem.y)
         return self
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return log-odds or predictions."""
         rows = self.problem.mapped(X)
-        score = self.fitted.decision_function if self.problem.task == "logistic" else self.fitted.predict
+        score = (
+            self.fitted.decision_function
+            if self.problem.task == "logistic"
+            else self.fitted.predict
+        )
         return np.asarray(score(rows), dtype=float)
 
     def guarantee(self, problem: BenchProblem, budget: Budget) -> str:
