@@ -168,7 +168,7 @@ def private_score(
     >>> from dpconvex import DPQuantileRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 1, (4000, 2))
-    ... y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
+    >>> y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
     >>> model = DPQuantileRegressor(
     ...     0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), random_state=0
     ... )
@@ -280,7 +280,7 @@ def private_score_difference(
     >>> from dpconvex.evaluation import private_score_difference
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 1, (4000, 2))
-    ... y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
+    >>> y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
     >>> model = DPQuantileRegressor(
     ...     0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), random_state=0
     ... )

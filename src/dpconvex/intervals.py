@@ -152,7 +152,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     >>> from dpconvex import DPQuantileRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 1, (8000, 2))
-    ... y = X.sum(axis=1) + rng.normal(0, 0.2, 8000)
+    >>> y = X.sum(axis=1) + rng.normal(0, 0.2, 8000)
     >>> model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), epsilon=1.0)
     >>> intervals = DPConformal(model, coverage=0.9, random_state=0).fit(X, y)
     >>> low, high = intervals.predict_interval(X[:1])[0]

@@ -552,7 +552,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         >>> from dpconvex import DPLinearRegression
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(0, 1, (20_000, 1))
-        ... y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
+        >>> y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
         >>> facts = {"feature_bounds": (0, 1), "target_bounds": (0, 10), "random_state": 0}
         >>> table = (
         ...     DPLinearRegression(epsilon=1.0, inference=True, **facts)
@@ -725,7 +725,7 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
     >>> from dpconvex import DPLinearRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, (20_000, 2))
-    ... y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
+    >>> y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
     >>> model = DPLinearRegression(
     ...     epsilon=1.0, feature_bounds=(0, 10), target_bounds=(-10, 20), random_state=0
     ... )

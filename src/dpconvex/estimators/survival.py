@@ -159,7 +159,7 @@ class DPDiscreteHazard(PrivateLinearModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 2))
     >>> time = rng.exponential(10 * np.exp(-X @ [1.0, -0.5]))
-    ... end = rng.uniform(0, 20, 20_000)
+    >>> end = rng.uniform(0, 20, 20_000)
     >>> y = np.column_stack([np.minimum(time, end), time <= end])
     >>> model = DPDiscreteHazard(
     ...     [2, 4, 6, 8, 10], epsilon=1.0, feature_bounds=(-1, 1), random_state=0

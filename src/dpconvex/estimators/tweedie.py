@@ -205,7 +205,7 @@ class DPPoissonRegressor(PrivateRateRegressor):
     >>> from dpconvex import DPPoissonRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 2))
-    ... y = rng.poisson(np.exp(1 + X @ [1.0, -0.5]))
+    >>> y = rng.poisson(np.exp(1 + X @ [1.0, -0.5]))
     >>> model = DPPoissonRegressor(
     ...     epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 50), random_state=0
     ... )
