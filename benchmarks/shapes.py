@@ -33,7 +33,7 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 

@@ -10,7 +10,7 @@ import pytest
 from dpconvex.audit import audit
 from dpconvex.losses import Huber
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.privacy.calibration import gaussian_delta
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6, algorithm_8
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 

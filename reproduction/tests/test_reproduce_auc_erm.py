@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex_reproduction.auc_erm import noise_alone, problems, studies, true_privacy, tuning
 from dpconvex_reproduction.auc_erm.algorithms import algorithm_1, draw_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.exhibits import EXHIBITS

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
-from dpconvex.privacy.calibration import gaussian_delta
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex.privacy.objective_perturbation_calibration import structured_objective_delta
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.catalogue import find

@@ -4,12 +4,12 @@
 
 from typing import TYPE_CHECKING
 
-from dpconvex.lazy_imports import on_demand
+from dpconvex.system.lazy_imports import on_demand
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
     from dpconvex.estimators import *
-    from dpconvex.pipelines import check_pipeline
+    from dpconvex.inputs.pipelines import check_pipeline
     from dpconvex.privacy import PrivacyWarning
 
 __all__ = [
@@ -58,6 +58,6 @@ if not TYPE_CHECKING:
     )
     _HOMES = dict.fromkeys(__all__, "estimators") | {
         "PrivacyWarning": "privacy",
-        "check_pipeline": "pipelines",
+        "check_pipeline": "inputs.pipelines",
     }
     __getattr__, __dir__ = on_demand(__name__, _HOMES | {name: name for name in _ROOMS})

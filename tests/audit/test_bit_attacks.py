@@ -11,7 +11,7 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier, preprocessing
 from dpconvex.audit import audit
-from dpconvex.core import perturbed_minimiser
+from dpconvex.releases import perturbed_minimiser
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import auc
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP

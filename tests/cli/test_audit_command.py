@@ -161,7 +161,7 @@ def test_estimators_by_task(folder, options, attacks):
 
 
 def test_an_estimator_with_too_little_noise_is_caught(folder, monkeypatch):
-    from dpconvex.privacy.noise import NoiseSource
+    from dpconvex.core.noise_source import NoiseSource
 
     plain = NoiseSource.gaussian
     monkeypatch.setattr(

@@ -35,12 +35,12 @@ from dpconvex.core.row_coordinates import (
     shorten_rows,
 )
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.row_weights import RowWeights
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.engine.summation import relative_rounding_error, summation_rounding_error
+from dpconvex.core.summation import relative_rounding_error, summation_rounding_error
 from dpconvex.losses import Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificate import CertificateError, CertifiedNoise
+from dpconvex.core.certificate import CertificateError, CertifiedNoise
 from dpconvex.smoothing import GaussianKernel, convolve
 
 N = 60

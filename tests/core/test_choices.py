@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.assessment.evaluation_certificate import EvaluationCertificate
+from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute

@@ -19,9 +19,9 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificate import CertificateError
+from dpconvex.core.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.core.convolution import ConvolvedLoss
 
 ROWS = 1000
 COLUMNS = 3

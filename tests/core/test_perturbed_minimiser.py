@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpconvex.core import perturbed_minimiser
-from dpconvex.core.perturbed_minimiser import (
+from dpconvex.releases import perturbed_minimiser
+from dpconvex.releases.perturbed_minimiser import (
     LONGEST,
     WIDEST,
     PerturbedMinimiser,

@@ -14,7 +14,7 @@ from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.row_weights import RowWeights
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.losses import Tweedie
 from dpconvex.privacy import LinearBounds, NoiseSource
 

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from dpconvex.mechanisms import RULES
-from dpconvex.privacy import certificate
+from dpconvex.core import certificate
 
 
 @pytest.fixture(autouse=True)

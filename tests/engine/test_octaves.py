@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dense_kernels import count_dense_octaves
+from dpconvex.core.dense_kernels import count_dense_octaves
 from dpconvex.engine.sparse_rows import SparseRows
 
 TINY = 5e-324

@@ -34,9 +34,9 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit
-from dpconvex.core import auc_pairs
-from dpconvex.core.auc_pairs import pair_statistic_of_people
-from dpconvex.core.evaluation_certificate import (
+from dpconvex.releases import auc_pairs
+from dpconvex.releases.auc_pairs import pair_statistic_of_people
+from dpconvex.assessment.evaluation_certificate import (
     EvaluationCertificate,
     certified_evaluation_sensitivity,
 )
@@ -49,7 +49,7 @@ from dpconvex.evaluation import (
     private_score,
     private_score_difference,
 )
-from dpconvex.evaluation_statistics import METRICS, evaluation_statistic, exact_evaluation
+from dpconvex.assessment.evaluation_statistics import METRICS, evaluation_statistic, exact_evaluation
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP

@@ -22,7 +22,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_mu,
 )
-from dpconvex.privacy.guarantees import pure_guarantee_mu
+from dpconvex.core.guarantees import pure_guarantee_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))

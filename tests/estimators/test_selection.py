@@ -13,8 +13,8 @@ from sklearn.base import clone
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
-from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import guaranteed_pure_epsilon
+from dpconvex.core.calibration import gaussian_mu
+from dpconvex.core.guarantees import guaranteed_pure_epsilon
 from dpconvex.privacy.preprocessing_selection_certificates import (
     selection_certificate_mu,
     selection_certificate_shares,

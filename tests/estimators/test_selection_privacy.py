@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices
+from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import (

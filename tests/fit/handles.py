@@ -13,7 +13,7 @@ from dpconvex.fit.constants import LENGTH_EDGES
 from dpconvex.fit.geometry import column_octaves
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificate import CertifiedNoise
+from dpconvex.core.certificate import CertifiedNoise
 
 
 def term(std, kind, dimension=1, bound=1.0, uses=1000):

@@ -42,7 +42,7 @@ from dpconvex.privacy import (
     NoiseSource,
     PureDP,
 )
-from dpconvex.privacy.certificate import PrivacyWarning
+from dpconvex.core.certificate import PrivacyWarning
 
 SQUARED = Squared()
 LOGISTIC = Logistic()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.exponential_choices import (
+from dpconvex.releases.exponential_choices import (
     SCORE_GRID,
     exponential_loss_scores,
     exponential_loss_spread,

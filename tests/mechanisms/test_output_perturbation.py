@@ -30,7 +30,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
-from dpconvex.privacy.calibration import grid_of
+from dpconvex.core.calibration import grid_of
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, certify_point
 

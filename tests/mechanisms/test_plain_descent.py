@@ -17,7 +17,7 @@ from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import Certificate, CertificateError, GaussianDP, LinearBounds
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.noise_source import NoiseSource
 
 TAU = 0.7
 WIDTH = 0.3

@@ -32,7 +32,7 @@ from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
 N = 64

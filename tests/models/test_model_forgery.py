@@ -24,7 +24,7 @@ from dpconvex import (
 )
 from dpconvex.losses import Logistic, Pinball, Scaled
 from dpconvex.privacy import CertificateError, LinearBounds, PureDP
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.core.certificate import Certificate
 from dpconvex.smoothing import LogisticKernel, convolve
 
 X = np.random.default_rng(0).random((400, 2))

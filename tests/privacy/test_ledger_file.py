@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpconvex.privacy import ledger_file
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.ledger import Ledger, LedgerError
 
 

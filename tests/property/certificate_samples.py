@@ -54,7 +54,7 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.privacy.description import DeclaredLoss
+from dpconvex.core.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,

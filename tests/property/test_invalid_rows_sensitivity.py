@@ -20,7 +20,7 @@ from dpconvex.core.queries import Query, QueryStatistic
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.dask.rows_and_table import DaskTable
-from dpconvex.engine.row_weights import RowWeights
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.losses import Logistic, PairLogistic
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.mechanisms.auc import LONGEST, WIDEST

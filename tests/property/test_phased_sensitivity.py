@@ -10,7 +10,7 @@ from brute_force import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.perturbed_minimiser import phase_minimiser, records_of_minimisers
+from dpconvex.releases.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD

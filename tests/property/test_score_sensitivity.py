@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpconvex.core.exponential_choices import SCORE_GRID
+from dpconvex.releases.exponential_choices import SCORE_GRID
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.selection import AUCScore, RowScore, SelectionAccuracy, SelectionResidualScore
 

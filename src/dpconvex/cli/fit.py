@@ -259,7 +259,7 @@ def _fit_with_dask(
             "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
         ) from None
     from dpconvex.engine.dask.schedule import watch_schedule
-    from dpconvex.engine.threads import available_cores
+    from dpconvex.core.threads import available_cores
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,
         file_memory_limit,

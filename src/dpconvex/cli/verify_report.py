@@ -43,7 +43,7 @@ def verify(
         parse_model,
         read_model_json,
     )
-    from dpconvex.privacy.certificate import FORMAT, CertificateError
+    from dpconvex.core.certificate import FORMAT, CertificateError
     from dpconvex.reports.summary import certificate_summary_table
 
     try:

@@ -40,14 +40,14 @@ from dpconvex.core.queries import (
     registered_query_slope,
 )
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
-from dpconvex.engine.block_products import block_by_nonzeros, block_margins
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import Rows
+from dpconvex.core.block_products import block_by_nonzeros, block_margins
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.rows import Rows
 from dpconvex.engine.sparse_moments import MomentSums
 from dpconvex.objectives.structured_objective import StructuredObjective
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedNoise
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.certificate import Certificate, CertificateError, CertifiedNoise
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
@@ -285,7 +285,7 @@ class PrivateRows:
         term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
         def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
-            from dpconvex.engine.dense_kernels import count_dense_octaves
+            from dpconvex.core.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
             present = np.asarray(

@@ -1,7 +1,7 @@
 """Compiled sums and products of dense rows with twice the digits of float64, for certified gaps of
 minimisers.
 
-No fastmath, as in :mod:`dpconvex.engine.dense_kernels`. A default fit needs none of them.
+No fastmath, as in :mod:`dpconvex.core.dense_kernels`. A default fit needs none of them.
 """
 
 import numba

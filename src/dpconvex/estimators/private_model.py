@@ -26,10 +26,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import MOST_FEATURES, check_count, parameter_error
+from dpconvex.core.checks import MOST_FEATURES, check_count, parameter_error
 from dpconvex.engine import EngineError, RowMap
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import (
@@ -43,13 +43,13 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
-from dpconvex.privacy.description import DescribableLoss, Facts
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.certificate import Certificate, CertificateError, PrivacyWarning
+from dpconvex.core.description import DescribableLoss, Facts
+from dpconvex.core.guarantees import Guarantee
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.noise.noise_source import Seed
+from dpconvex.core.noise_source import Seed
 from dpconvex.privacy.preprocessing_selection_certificates import SelectionCertificate
 from dpconvex.types import Array
 
@@ -181,7 +181,7 @@ def charge_private_model(
     while frame is not None and not _SEARCHES_TOLD:
         module = str(frame.f_globals.get("__name__"))
         if (
-            module in ("dpconvex.selection", "dpconvex.intervals") and module != own
+            module in ("dpconvex.assessment.selection", "dpconvex.assessment.conformal_intervals") and module != own
         ):  # they charge for what they fit
             return
         if module.startswith("sklearn.model_selection."):

@@ -18,9 +18,9 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.checks import parameter_error
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
-from dpconvex.engine.rows import is_partitioned
+from dpconvex.core.rows import is_partitioned
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -41,9 +41,9 @@ from dpconvex.planning.mechanism_choice import (
     MechanismRequest,
     choose_quantile_mechanism,
 )
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import describe
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.description import describe
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 
 

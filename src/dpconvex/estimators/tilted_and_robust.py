@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex import objectives
-from dpconvex.checks import check_number
-from dpconvex.engine.rows import Rows
+from dpconvex.core.checks import check_number
+from dpconvex.core.rows import Rows
 from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
@@ -37,9 +37,9 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.description import Facts
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
 MARGIN_LOSSES: dict[str, PointwiseLoss] = {

@@ -12,7 +12,7 @@ from scipy.stats import poisson
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 
-from dpconvex.checks import check_number, check_share, parameter_error
+from dpconvex.core.checks import check_number, check_share, parameter_error
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -25,8 +25,8 @@ from dpconvex.inputs.settings import check_optional_positive, resolve_bounds_set
 from dpconvex.losses import Tweedie
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.certificate import Certificate
 from dpconvex.types import Array
 
 _RAW = 2.0**40  # largest response, and reciprocal of the smallest rate, where no bounds are public

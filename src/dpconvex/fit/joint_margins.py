@@ -33,7 +33,7 @@ from dpconvex.fit.posterior import (
     signal_prior,
 )
 from dpconvex.losses import CrammerSinger, DiscreteHazard, SeveralMarginLoss, Softmax
-from dpconvex.losses.several_margins import softmax_shares
+from dpconvex.core.several_margin_losses import softmax_shares
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
-from dpconvex.lazy_imports import pl
+from dpconvex.core.person_identifiers import canonical_identifier, exact_identifiers
+from dpconvex.system.lazy_imports import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from dpconvex.checks import check_count, parameter_error
+from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
 from dpconvex.inputs.cells import CellWordMatcher, read_cell
 from dpconvex.inputs.settings import Classifier, Label

@@ -17,18 +17,18 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from dpconvex.checks import data_error
+from dpconvex.core.checks import data_error
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.person_identifiers import exact_identifiers
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows, is_partitioned
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.person_identifiers import exact_identifiers
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Rows, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
-from dpconvex.engine.threads import finite_by_threads
+from dpconvex.core.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
-from dpconvex.lazy_imports import nw
+from dpconvex.system.lazy_imports import nw
 from dpconvex.mechanisms.mechanism import MechanismPlan
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@
 """
 
 from dpconvex.losses.pair_losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.losses.pointwise import (
+from dpconvex.core.pointwise_losses import (
     Absolute,
     Hinge,
     Huber,
@@ -29,14 +29,14 @@ from dpconvex.losses.pointwise import (
     Squared,
 )
 from dpconvex.losses.scaled_and_clamped import Scaled
-from dpconvex.losses.several_margins import (
+from dpconvex.core.several_margin_losses import (
     CrammerSinger,
     DiscreteHazard,
     ProportionalOdds,
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.losses.tweedie import Tweedie
+from dpconvex.core.tweedie_loss import Tweedie
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [

@@ -3,8 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, cast
 
-from dpconvex.checks import parameter_error
-from dpconvex.lazy_imports import on_demand
+from dpconvex.core.checks import parameter_error
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.mechanisms.auc import Moments, PairwiseObjectivePerturbation

@@ -22,23 +22,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.core.exponential_choices import ExponentialChoices
-from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.releases.exponential_choices import ExponentialChoices
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
 from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
+from dpconvex.core import certificate as certificates
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.certificate import (
     Certificate,
     CertificateCalibration,
     CertificateProof,
     Parameters,
 )
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee, PureDP
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import Guarantee, PureDP
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 _OWNER = "ExponentialMechanism"

@@ -24,12 +24,12 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_count, check_number, parameter_error
+from dpconvex.core.checks import check_count, check_number, parameter_error
 from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.fit.fit_plan import FitConfig, gaussian_budget, plan_fit
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.fit.several_quantiles import SeveralQuantiles
@@ -41,19 +41,19 @@ from dpconvex.mechanisms.mechanism import (
 )
 from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured_objective import StructuredObjective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.certificate import (
+from dpconvex.core.certificate import (
     Certificate,
     CertificateCalibration,
     CertificateProof,
     Parameters,
 )
-from dpconvex.privacy.description import Facts, describe, rebuild_description
-from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.description import Facts, describe, rebuild_description
+from dpconvex.core.guarantees import Guarantee
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import (
     PrivateMechanism,
     check_mechanism_slope,
@@ -19,27 +19,27 @@ from dpconvex.mechanisms.mechanism import (
     loss_name,
 )
 from dpconvex.objectives.objective import ExtendedObjective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
-from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
-from dpconvex.privacy.certificate import (
+from dpconvex.core.calibration import calibrated_release_scale, gaussian_mu
+from dpconvex.core.certificate import (
     Certificate,
     CertificateCalibration,
     CertificateProof,
     Parameters,
 )
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import (
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import (
     ApproxDP,
     Guarantee,
     PureDP,
     compose_guarantee,
     guarantee_per_problem,
 )
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

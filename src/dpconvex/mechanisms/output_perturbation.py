@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_number, parameter_error
-from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
+from dpconvex.core.checks import check_number, parameter_error
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import (
     PrivateMechanism,
@@ -24,19 +24,19 @@ from dpconvex.mechanisms.mechanism import (
     is_pure,
 )
 from dpconvex.objectives.objective import Objective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.calibration import calibrated_release_scale
+from dpconvex.core.certificate import (
     Certificate,
     CertificateCalibration,
     CertificateProof,
     Parameters,
 )
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import Guarantee, compose_guarantee
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from dpconvex.atomic_files import write_file_atomically
-from dpconvex.checks import MOST_FEATURES, check_positive
+from dpconvex.system.atomic_files import write_file_atomically
+from dpconvex.core.checks import MOST_FEATURES, check_positive
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
@@ -38,10 +38,10 @@ from dpconvex.inputs.settings import (
     resolve_kernel_setting,
 )
 from dpconvex.mechanisms.gradient_descent import stated_farthest
-from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.certificate import Certificate, CertificateError, refuse_malformed_certificate
-from dpconvex.privacy.description import describe, rebuild_description
-from dpconvex.privacy.noise import SAMPLERS
+from dpconvex.core.linear_bounds import LinearRecord
+from dpconvex.core.certificate import Certificate, CertificateError, refuse_malformed_certificate
+from dpconvex.core.description import describe, rebuild_description
+from dpconvex.core.noise_source import SAMPLERS
 from dpconvex.types import Array
 from dpconvex.version import __version__
 
@@ -74,7 +74,7 @@ REBUILDING = (
 # By name, like plug-ins: this package is below those of estimators and intervals and does not know
 # them.
 _ESTIMATORS = "dpconvex.estimators"
-_INTERVALS_BY = "dpconvex.intervals"
+_INTERVALS_BY = "dpconvex.assessment.conformal_intervals"
 
 Content = Mapping[str, Any]  # of a file: JSON
 

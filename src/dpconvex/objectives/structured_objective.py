@@ -10,9 +10,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import CompensatedBlockSum, block_margins
-from dpconvex.engine.summation import pairwise_summation, sum_depth
-from dpconvex.losses.pointwise import PointwiseLoss
+from dpconvex.core.block_products import CompensatedBlockSum, block_margins
+from dpconvex.core.summation import pairwise_summation, sum_depth
+from dpconvex.core.pointwise_losses import PointwiseLoss
 from dpconvex.losses.vector_losses import VectorLoss, link_parts
 from dpconvex.objectives.objective import (
     UNIT,

@@ -34,9 +34,9 @@ from dpconvex.fit.fit_plan import (
     planned_quantile_level,
 )
 from dpconvex.losses import Huber, Pinball
-from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
-from dpconvex.privacy.certificate import CertifiedNoise, Parameters, calibrate
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
+from dpconvex.core.certificate import CertifiedNoise, Parameters, calibrate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 

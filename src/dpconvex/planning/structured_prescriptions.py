@@ -34,7 +34,7 @@ from dpconvex.planning.excess_risk import (
     rounded_up,
 )
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.core.guarantees import Guarantee
 from dpconvex.privacy.objective_perturbation_calibration import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
 from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel

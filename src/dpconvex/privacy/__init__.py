@@ -4,11 +4,11 @@ ledger.
 
 from typing import TYPE_CHECKING
 
-from dpconvex.lazy_imports import on_demand
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.bounds import Bounds
-    from dpconvex.privacy.bounds.linear import LinearBounds
+    from dpconvex.core.bounds import Bounds
+    from dpconvex.core.linear_bounds import LinearBounds
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
     from dpconvex.privacy.bounds.structured_bounds import DeclaredBounds, StructuredBounds
     from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
         TiltedBounds,
         WorstShareBounds,
     )
-    from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
-    from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
-    from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
+    from dpconvex.core.calibration import gaussian_mu, gaussian_scale
+    from dpconvex.core.certificate import Certificate, CertificateError, PrivacyWarning
+    from dpconvex.core.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
     from dpconvex.privacy.ledger import BudgetExceeded, Ledger
     from dpconvex.privacy.ledger_file import LedgerError
-    from dpconvex.privacy.noise import NoiseSource
+    from dpconvex.core.noise_source import NoiseSource
     from dpconvex.privacy.objective_perturbation_calibration import (
         objective_perturbation_laplace_scale,
         objective_perturbation_scale,

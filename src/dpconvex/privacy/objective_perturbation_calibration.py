@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaincc, gammaln, log_ndtr
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import (
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.calibration import (
     check_neighbors,
     delta_target,
     gaussian_delta,

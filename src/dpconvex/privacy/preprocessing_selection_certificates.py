@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.bounds import RECORD
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.bounds import RECORD
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
-from dpconvex.privacy.calibration import calibrated_release_scale, gaussian_mu
-from dpconvex.privacy.certificate import (
+from dpconvex.core.calibration import calibrated_release_scale, gaussian_mu
+from dpconvex.core.certificate import (
     Certificate,
     CertificateError,
     CertifiedPromise,
@@ -21,7 +21,7 @@ from dpconvex.privacy.certificate import (
     refuse_malformed_certificate,
     require,
 )
-from dpconvex.privacy.guarantees import (
+from dpconvex.core.guarantees import (
     ApproxDP,
     GaussianDP,
     Guarantee,
@@ -31,7 +31,7 @@ from dpconvex.privacy.guarantees import (
     guaranteed_pure_epsilon,
     pure_guarantee_mu,
 )
-from dpconvex.privacy.noise import EXACT, SEEDED
+from dpconvex.core.noise_source import EXACT, SEEDED
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 _BISECTIONS = 14  # for the mu of one run, which ends within a thousandth on the safe side

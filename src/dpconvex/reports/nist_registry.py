@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpconvex.atomic_files import write_file_atomically
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, PureDP
-from dpconvex.privacy.noise import FLOATING_POINT
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, PureDP
+from dpconvex.core.noise_source import FLOATING_POINT
 from dpconvex.reports.printable import printable_quote
 from dpconvex.reports.release_file import ReleaseFileFacts
 from dpconvex.reports.wording import (

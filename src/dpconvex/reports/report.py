@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.atomic_files import write_file_atomically
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.core.bounds import RECORD
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
@@ -33,7 +33,7 @@ from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
-    from dpconvex.evaluation import PrivateScore
+    from dpconvex.assessment.evaluation import PrivateScore
 
 _MOST_BARS = 40
 # Parameters of post-processing, after the noise was added.

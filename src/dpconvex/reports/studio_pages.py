@@ -20,8 +20,8 @@ from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
 from dpconvex.reports.coefficients_and_forecasts import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex.inputs.settings import Fitted, classifies
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.core.certificate import Certificate
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg

@@ -21,8 +21,8 @@ envelopes.
 [0.399, 0.693, 0.25, 0.188, 0.5]
 """
 
-from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
-from dpconvex.smoothing.kernels import (
+from dpconvex.core.convolution import ConvolvedLoss, convolve
+from dpconvex.core.smoothing_kernels import (
     KERNELS,
     EpanechnikovKernel,
     ExponentialKernel,

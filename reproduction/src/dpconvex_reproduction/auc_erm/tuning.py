@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex_reproduction.auc_erm.algorithms import (
     PENALTIES,
     algorithm_2,

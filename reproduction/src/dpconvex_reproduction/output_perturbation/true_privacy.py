@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.core.certificate import Certificate
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.output_perturbation.adversarial_study import BASE as ADVERSARIAL
 from dpconvex_reproduction.output_perturbation.adversarial_study import (

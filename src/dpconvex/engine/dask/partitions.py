@@ -18,13 +18,13 @@ from scipy.sparse import issparse
 
 from dpconvex.engine.dask.schedule import ScheduledPartition
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
-from dpconvex.engine.memory_rows import MemoryRows, writable_memory_view
-from dpconvex.engine.person_identifiers import exact_identifiers
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import RowMap, SourceChangedError, Sums, is_partitioned
+from dpconvex.core.memory_rows import MemoryRows, writable_memory_view
+from dpconvex.core.person_identifiers import exact_identifiers
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import RowMap, SourceChangedError, Sums, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
-from dpconvex.engine.summation import pairwise_summation
-from dpconvex.lazy_imports import dask
+from dpconvex.core.summation import pairwise_summation
+from dpconvex.system.lazy_imports import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.

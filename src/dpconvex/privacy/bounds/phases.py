@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpconvex.checks import check_number
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.core.checks import check_number
+from dpconvex.core.linear_bounds import LinearBounds
 
 PERMUTED = "random permutation"
 DRAWN = "independent draws"

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.losses import PointwiseLoss
 from dpconvex.losses.pair_losses import PairLoss, PairSquared, PairSquaredHinge
-from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
+from dpconvex.core.bounds import EPS, FINEST, ROUNDINGS, Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import check_robust_loss
-from dpconvex.privacy.description import Facts
+from dpconvex.core.description import Facts
 
 _PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
 # roundings of the two parts of a gradient that cancel; certificates of points allow for five

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex.checks import check_number
+from dpconvex.core.checks import check_number
 from dpconvex.losses import VectorLoss
-from dpconvex.privacy.bounds import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
-from dpconvex.privacy.description import Facts
+from dpconvex.core.bounds import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.core.description import Facts
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class DeclaredBounds(Bounds):
     ``2 L`` everywhere, and at the minimiser of one the other's whole gradient is at most ``L_F``.
     Any two data sets count as neighbours here, so that the promise covers every relation, and the
     number of records does not help; a mean deserves
-    :class:`~dpconvex.privacy.bounds.linear.LinearBounds`.
+    :class:`~dpconvex.core.linear_bounds.LinearBounds`.
 
     Parameters
     ----------

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_number, parameter_error
+from dpconvex.core.checks import check_number, parameter_error
 from dpconvex.losses import Loss, PointwiseLoss
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
-from dpconvex.privacy.bounds import EPS
-from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.description import DescribableLoss, Facts
+from dpconvex.core.bounds import EPS
+from dpconvex.core.linear_bounds import LinearRecord
+from dpconvex.core.description import DescribableLoss, Facts
 
 NORMS = ("l2", "linf", "l1", "box", "hull")
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from dpconvex.checks import check_number, parameter_error
+from dpconvex.core.checks import check_number, parameter_error
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a
 # hundredth of the noise.

@@ -3,7 +3,7 @@ r"""The third primitive between rows and noise: choices by the exponential mecha
 One of some outcomes is drawn in proportion to ``exp(epsilon score / spread)``, spread being how far
 one record can move two scores apart: a neighbour changes the ratio of two outcomes' weights by at
 most ``exp(epsilon)``, hence every probability by at most that factor. Draws are exact
-(:mod:`dpconvex.privacy.noise.exponential_sampler`); a certificate says how many there may be, and
+(:mod:`dpconvex.releases.exponential_sampler`); a certificate says how many there may be, and
 one too many raises before anything is drawn.
 
 Scores are whole multiples of ``1 / SCORE_GRID`` of what one record can change, so sums over rows
@@ -21,13 +21,14 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.engine.block_products import block_margins, transform_block
-from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.core.block_products import block_margins, transform_block
+from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.scores import ScoreBounds
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.noise import NoiseSource, exponential_mechanism
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.noise_source import NoiseSource
+from dpconvex.releases.exponential_sampler import exponential_mechanism
 from dpconvex.types import Array
 
 Run = TypeVar("Run")

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import gaussian_delta, gaussian_scale
-from dpconvex.privacy.description import Facts
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.calibration import gaussian_delta, gaussian_scale
+from dpconvex.core.description import Facts
 
 # Below this epsilon or mu, pure and Gaussian DP are compared by their tangent at 0.
 _SMALL = 1e-4

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, gammaln, ndtr
 
-from dpconvex.checks import check_count, parameter_error
+from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.types import ScalarOrArray
 
 # exp(-t**2 / 2) is zero in float64 beyond this, and squaring a capped t cannot overflow.

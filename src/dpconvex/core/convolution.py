@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import (
+from dpconvex.core.checks import check_positive, parameter_error
+from dpconvex.core.pointwise_losses import (
     Loss,
     PointwiseLoss,
     PointwisePiecewiseLinear,
     that_of_the_loss,
 )
-from dpconvex.smoothing.kernels import Kernel
+from dpconvex.core.smoothing_kernels import Kernel
 from dpconvex.types import ScalarOrArray
 
 # Cells between neighbouring knots in the bound on the curvature: it holds for any number of them,

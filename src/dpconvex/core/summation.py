@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpconvex.engine.rows import Partial, RowIndices, Sums
+from dpconvex.core.rows import Partial, RowIndices, Sums
 
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads

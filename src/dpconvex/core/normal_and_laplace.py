@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.noise.noise_source import Words
+    from dpconvex.core.noise_source import Words
 
 NORMAL_FAILURE = 1e-119
 

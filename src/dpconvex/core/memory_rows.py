@@ -18,10 +18,10 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine import summation
-from dpconvex.engine.block_products import block_margins
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import (
+from dpconvex.core import summation
+from dpconvex.core.block_products import block_margins
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import (
     Partial,
     RawRows,
     RowFunction,
@@ -30,8 +30,8 @@ from dpconvex.engine.rows import (
     Sums,
     WeightedRowFunction,
 )
-from dpconvex.engine.summation import block_rows, pairwise_summation
-from dpconvex.engine.threads import (
+from dpconvex.core.summation import block_rows, pairwise_summation
+from dpconvex.core.threads import (
     available_cores,
     borrow_thread_array,
     in_threads,
@@ -578,7 +578,7 @@ class MemoryRows:
         """Return some mapped rows in memory and the weights of the row map, in this buffer or in
         a new array.
         """
-        from dpconvex.engine.dense_kernels import map_dense_rows
+        from dpconvex.core.dense_kernels import map_dense_rows
 
         count = rows.stop - rows.start
         lead = int(self.row_map.fit_intercept)

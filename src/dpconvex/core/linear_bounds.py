@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.losses import Tweedie
-from dpconvex.privacy.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
-from dpconvex.privacy.description import DescribableLoss, Facts
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.tweedie_loss import Tweedie
+from dpconvex.core.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.core.description import DescribableLoss, Facts
 
 # Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the
 # targets' unit, or over a twentieth at most; in between, rounding may cost this share of the

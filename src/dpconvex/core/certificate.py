@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpconvex.losses import SeveralMarginLoss
-from dpconvex.privacy.bounds import RECORD, Bounds, bounds_from_dict
-from dpconvex.privacy.calibration import RESERVED, grid_of
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import (
+from dpconvex.core.several_margin_losses import SeveralMarginLoss
+from dpconvex.core.bounds import RECORD, Bounds, bounds_from_dict
+from dpconvex.core.calibration import RESERVED, grid_of
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import (
     ApproxDP,
     GaussianDP,
     Guarantee,
@@ -37,7 +37,7 @@ from dpconvex.privacy.guarantees import (
     group_guarantee,
     guarantee_from_dict,
 )
-from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
+from dpconvex.core.noise_source import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
 
 FORMAT = "dpconvex-certificate-1"
 # Raised with every change of what a certificate means or of how noise is drawn.

@@ -7,15 +7,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.core.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
-from dpconvex.core.auc_pairs import pair_sensitivity
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds import PERSON, RECORD
-from dpconvex.privacy.calibration import NEIGHBORS, calibrated_release_scale
-from dpconvex.privacy.certificate import CertifiedNoise, CertifiedPromise, require
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
-from dpconvex.privacy.noise import EXACT, SEEDED
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.releases.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
+from dpconvex.releases.auc_pairs import pair_sensitivity
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import PERSON, RECORD
+from dpconvex.core.calibration import NEIGHBORS, calibrated_release_scale
+from dpconvex.core.certificate import CertifiedNoise, CertifiedPromise, require
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
+from dpconvex.core.noise_source import EXACT, SEEDED
 
 STATISTICS = ("mean", "auc", "concordance", "histogram", "counts")
 
@@ -31,7 +31,7 @@ def certified_evaluation_sensitivity(statistic: str, n_samples: int, neighbors: 
         is valid and one that is not, or one row more or less, by ``(1/2, a)``, whose norm is below
         1. Both are whole numbers of steps, exactly.
     ``"auc"``, ``"concordance"``
-        The statistics of pairs of :mod:`dpconvex.core.auc_pairs`, which move by 1.
+        The statistics of pairs of :mod:`dpconvex.releases.auc_pairs`, which move by 1.
     ``"histogram"``
         Counts of disjoint bins; an invalid row is in none. Two of them move by 1, or one where a
         record is added or removed.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from dpconvex.checks import check_positive, parameter_error
+from dpconvex.core.checks import check_positive, parameter_error
 from dpconvex.types import ScalarOrArray
 
 Kind = Literal["residual", "margin"]

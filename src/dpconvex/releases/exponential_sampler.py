@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.privacy.noise.noise_source import Words
+from dpconvex.core.noise_source import Words
 
 _BITS = 384
 _NEGLIGIBLE = 120.0

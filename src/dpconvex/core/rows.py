@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.checks import parameter_error
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.engine.memory_rows import MemoryRows
+    from dpconvex.core.memory_rows import MemoryRows
 
 RowIndices = npt.NDArray[np.int64]
 RawRows = npt.NDArray[Any]  # rows as they were given: of any real dtype

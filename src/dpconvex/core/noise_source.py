@@ -7,7 +7,7 @@ numbers can come out does not depend on the data. (Noise in floating point, adde
 betrays the value in the last bits of the sum.)
 
 Rounding moves two neighbouring values apart by at most ``g sqrt(d)`` more; calibrations pay for it
-with :func:`~dpconvex.privacy.calibration.calibrated_release_scale`.
+with :func:`~dpconvex.core.calibration.calibrated_release_scale`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.privacy.calibration import grid_of
+from dpconvex.core.calibration import grid_of
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.certificate import CertifiedNoise
+    from dpconvex.core.certificate import CertifiedNoise
 
 Seed = int | np.random.Generator | np.random.RandomState | None
 
@@ -150,7 +150,7 @@ class NoiseSource:
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
             return np.asarray(_discrete_gaussian_noise(std / grid, size) * grid, np.float64)
-        from dpconvex.privacy.noise.normal_and_laplace import rounded_normals
+        from dpconvex.core.normal_and_laplace import rounded_normals
 
         return np.asarray(rounded_normals(self.words, std / grid, size) * grid, np.float64)
 
@@ -158,7 +158,7 @@ class NoiseSource:
         """Return ``g round(b / g)`` for an ideal b of density proportional to
         ``exp(-||b|| / scale)``.
         """
-        from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace
+        from dpconvex.core.normal_and_laplace import rounded_l2_laplace
 
         grid = grid_of(scale)
         return np.asarray(rounded_l2_laplace(self.words, scale / grid, size) * grid, np.float64)

@@ -13,7 +13,7 @@ import math
 import numba
 import numpy as np
 
-from dpconvex.engine.rows import RawRows, RowIndices
+from dpconvex.core.rows import RawRows, RowIndices
 from dpconvex.types import Array
 
 _PANEL = 32  # rows that share what is read of a matrix

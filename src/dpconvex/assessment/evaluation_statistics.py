@@ -13,13 +13,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.core.auc_pairs import (
+from dpconvex.releases.auc_pairs import (
     ROW_WEIGHT,
     concordance_statistic,
     pair_statistic,
     pair_statistic_of_people,
 )
-from dpconvex.engine.row_weights import RowWeights
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.estimators.tweedie import tweedie_deviance
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import person_indices

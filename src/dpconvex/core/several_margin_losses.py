@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.types import Array
 
 

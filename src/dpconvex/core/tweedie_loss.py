@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_number, parameter_error
+from dpconvex.core.checks import check_number, parameter_error
 from dpconvex.types import Array
 
 _FARTHEST = 60.0  # logarithms of rates and responses: powers of them neither under- nor overflow

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.person_identifiers import NOBODY, Tags, mix_identifier_bits
-from dpconvex.engine.rows import RowIndices
+from dpconvex.core.person_identifiers import NOBODY, Tags, mix_identifier_bits
+from dpconvex.core.rows import RowIndices
 from dpconvex.types import Array
 
 _FINEST = 40  # bits of the grid of row weights where records are few

@@ -35,7 +35,7 @@ def block_by_nonzeros(function: Function, how: Callable[[Any], Any]) -> Function
 
 def block_margins(block: Array, theta: Array) -> Array:
     """Return ``block @ theta``, row by row; theta may have several columns."""
-    from dpconvex.engine.dense_kernels import dense_vector_products
+    from dpconvex.core.dense_kernels import dense_vector_products
 
     if theta.ndim == 2:
         return transform_block(block, theta)
@@ -46,7 +46,7 @@ def block_margins(block: Array, theta: Array) -> Array:
 
 def block_row_squares(block: Array) -> Array:
     """Return the squared length of every row."""
-    from dpconvex.engine.dense_kernels import dense_squared_norms
+    from dpconvex.core.dense_kernels import dense_squared_norms
 
     squares = np.empty(len(block))
     dense_squared_norms(_contiguous(block), 0, squares)
@@ -55,7 +55,7 @@ def block_row_squares(block: Array) -> Array:
 
 def transform_block(block: Array, columns: Array, out: Array | None = None) -> Array:
     """Return ``block @ columns``, row by row."""
-    from dpconvex.engine.dense_kernels import dense_matrix_products
+    from dpconvex.core.dense_kernels import dense_matrix_products
 
     transformed = np.empty((len(block), columns.shape[1])) if out is None else out
     dense_matrix_products(_contiguous(block), _contiguous(columns), transformed)
@@ -66,7 +66,7 @@ def limit_slopes(slopes: Array, largest: float, weights: Array, clip: bool) -> A
     """Return slopes times weights, limited to `largest` before, or with `clip` slopes limited to
     weights times it.
     """
-    from dpconvex.engine.dense_kernels import limited_products
+    from dpconvex.core.dense_kernels import limited_products
 
     limited = np.empty(len(slopes))
     limited_products(_contiguous(slopes), largest, _contiguous(weights), clip, limited)
