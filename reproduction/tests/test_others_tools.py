@@ -13,8 +13,8 @@ import pytest
 
 from dpconvex import DPLinearRegression, DPLogisticRegression
 from dpconvex.cli import main
-from dpconvex.fit.constants import SHARES
 from dpconvex.core.calibration import gaussian_mu
+from dpconvex.fit.constants import SHARES
 from dpconvex_reproduction import canaries, evidence, fingerprint, numbers, scale
 from dpconvex_reproduction.drawing import (
     ERRORS,

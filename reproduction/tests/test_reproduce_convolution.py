@@ -9,10 +9,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
-from dpconvex.core.calibration import gaussian_delta
 from dpconvex.privacy.objective_perturbation_calibration import structured_objective_delta
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.catalogue import find

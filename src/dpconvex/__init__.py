@@ -1,9 +1,10 @@
 """Differentially private convex learning: linear models you may publish."""
 
-# ruff: noqa: F403, F405 - names of estimators are listed in their room, too
+# ruff: noqa: F401, F403, F405 - names of estimators are listed in their room, too
 
 from typing import TYPE_CHECKING
 
+from dpconvex.core.stated_names import LOADERS
 from dpconvex.system.lazy_imports import on_demand
 from dpconvex.version import __version__
 
@@ -40,6 +41,24 @@ __all__ = [
     "load_model",
     "save_model",
 ]
+
+
+def _load_stated_names() -> None:
+    """Import every room that defines what a certificate can name."""
+    from dpconvex import losses, smoothing
+    from dpconvex.mechanisms import (
+        auc,
+        dp_sgd,
+        exponential,
+        gradient_descent,
+        objective_perturbation,
+        output_perturbation,
+        phased,
+    )
+    from dpconvex.privacy.bounds import ranking, structured_bounds, tilted_and_robust_bounds
+
+
+LOADERS.append(_load_stated_names)
 
 if not TYPE_CHECKING:
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.

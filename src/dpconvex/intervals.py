@@ -1,5 +1,5 @@
-"""Conformal intervals: the public address of `dpconvex.intervals`."""
+"""Conformal prediction intervals: the address under which users import them."""
 
 from dpconvex.assessment.conformal_intervals import ConformalCertificate, DPConformal
 
-__all__ = ['ConformalCertificate', 'DPConformal']
+__all__ = ["ConformalCertificate", "DPConformal"]

@@ -1,5 +1,5 @@
-"""Preprocessing: the public address of `dpconvex.preprocessing`."""
+"""Preprocessing by public facts: the address under which users import it."""
 
 from dpconvex.inputs.preprocessing import DPQuantileBounds, PreprocessingCertificate, PublicTable
 
-__all__ = ['DPQuantileBounds', 'PreprocessingCertificate', 'PublicTable']
+__all__ = ["DPQuantileBounds", "PreprocessingCertificate", "PublicTable"]

@@ -1,5 +1,5 @@
-"""Private selection: the public address of `dpconvex.selection`."""
+"""Private selection among candidates: the address under which users import it."""
 
 from dpconvex.assessment.selection import AUCScore, DPSelect, RowScore, SelectionCertificate
 
-__all__ = ['AUCScore', 'DPSelect', 'RowScore', 'SelectionCertificate']
+__all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]

@@ -11,10 +11,10 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier, preprocessing
 from dpconvex.audit import audit
-from dpconvex.releases import perturbed_minimiser
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import auc
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
+from dpconvex.releases import perturbed_minimiser
 
 
 def lowest_bit(numbers):

@@ -18,6 +18,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
+from dpconvex.core.certificate import CertificateError, CertifiedNoise
 from dpconvex.core.private_rows import PrivateAnswers, PrivateRows, _ClippedMarginSlopes
 from dpconvex.core.queries import (
     Query,
@@ -34,13 +35,12 @@ from dpconvex.core.row_coordinates import (
     row_norms,
     shorten_rows,
 )
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core.row_weights import RowWeights
-from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.core.summation import relative_rounding_error, summation_rounding_error
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Huber, Logistic, Pinball, ProportionalOdds, Softmax, Squared
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.core.certificate import CertificateError, CertifiedNoise
 from dpconvex.smoothing import GaussianKernel, convolve
 
 N = 60

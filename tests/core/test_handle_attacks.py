@@ -12,6 +12,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpconvex.core import queries
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.convolution import ConvolvedLoss
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates, row_norms
@@ -19,9 +21,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.core.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.core.convolution import ConvolvedLoss
 
 ROWS = 1000
 COLUMNS = 3

@@ -3,6 +3,13 @@
 import numpy as np
 import pytest
 
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Logistic, PairLogistic, Pinball
+from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
+from dpconvex.mechanisms.auc import PairwiseObjectivePerturbation
+from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
+from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.releases import perturbed_minimiser
 from dpconvex.releases.perturbed_minimiser import (
     LONGEST,
@@ -11,13 +18,6 @@ from dpconvex.releases.perturbed_minimiser import (
     exact_minimiser,
     release_phased_minimisers,
 )
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Logistic, PairLogistic, Pinball
-from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
-from dpconvex.mechanisms.auc import PairwiseObjectivePerturbation
-from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
-from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.solvers import ConvergenceError, Solution, black_box
 
 RNG = np.random.default_rng(0)

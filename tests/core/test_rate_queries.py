@@ -13,8 +13,8 @@ import pytest
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core.row_weights import RowWeights
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Tweedie
 from dpconvex.privacy import LinearBounds, NoiseSource
 

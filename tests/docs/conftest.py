@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import copy
 
 import pytest
 
-from dpconvex.mechanisms import RULES
-from dpconvex.core import certificate
+from dpconvex.core import certificate, stated_names
 
 
 @pytest.fixture(autouse=True)
 def taught_mechanisms_are_forgotten(monkeypatch):
-    for home in set(
-        RULES.values()
-    ):  # the library's own first: what is loaded later would be forgotten, too
-        import_module(f"dpconvex.mechanisms.{home}")
+    stated_names.load_all_names()  # what is loaded later would be forgotten, too
     for registry in ("_CALIBRATORS", "_PROVERS"):
-        monkeypatch.setattr(certificate, registry, dict(getattr(certificate, registry)))
+        monkeypatch.setattr(certificate, registry, copy.deepcopy(getattr(certificate, registry)))

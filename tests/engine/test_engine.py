@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.queries import QueryFactor, QuerySlope
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core import memory_rows, summation
 from dpconvex.core.dense_kernels import map_dense_rows
+from dpconvex.core.queries import QueryFactor, QuerySlope
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.summation import most_summation_additions, part_indices
 from dpconvex.core.threads import in_threads, single_threaded_blas
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import (

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dpconvex.core.block_products import block_gram, moved_block_gram, takes_sparse_blocks
 from dpconvex.core.queries import QuerySlope
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.core.block_products import block_gram, moved_block_gram, takes_sparse_blocks
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows, stack_sparse_rows
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives.empirical import EmpiricalSlope

@@ -27,9 +27,9 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core import memory_rows
 from dpconvex.core import summation as addition
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.planning.cost_warning import PrivacyCostWarning

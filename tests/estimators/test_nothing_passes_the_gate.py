@@ -24,9 +24,9 @@ from dpconvex import (
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
-from dpconvex.releases.exponential_choices import ExponentialChoices
-from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.core import noise_source
+from dpconvex.preprocessing import DPQuantileBounds
+from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.selection import DPSelect
 
 ROWS = 64

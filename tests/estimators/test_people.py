@@ -19,10 +19,10 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTopRankClassifier,
 )
+from dpconvex.core import certificate as certificate_rules
 from dpconvex.core.rows import SourceChangedError
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.models import model_file
-from dpconvex.core import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
 PUBLIC = {

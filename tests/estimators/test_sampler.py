@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from all_fits import ALL, training_data
 
-from dpconvex.core.noise_source import EXACT
 from dpconvex.core import normal_and_laplace
+from dpconvex.core.noise_source import EXACT
 
 
 @pytest.mark.parametrize("name", ALL)

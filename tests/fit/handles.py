@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from dpconvex.core.certificate import CertifiedNoise
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.fit.constants import LENGTH_EDGES
 from dpconvex.fit.geometry import column_octaves
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.core.certificate import CertifiedNoise
 
 
 def term(std, kind, dimension=1, bound=1.0, uses=1000):

@@ -11,8 +11,8 @@ from handles import geometry_terms, handle
 from dpconvex.core.private_rows import _private_moment_sums
 from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.core.row_coordinates import Coordinates, RowNormBound, RowNorms
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core.rows import RAW_CLIP_LIMIT
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.constants import MAX_SCALING
 from dpconvex.fit.fit_plan import FitConfig
 from dpconvex.fit.geometry import _column_geometry_units, column_octaves, release_row_geometry

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.estimators.tilted_and_robust import SparseRobustOutput
 from dpconvex.losses import Huber, L1Norm, Logistic, PairHinge, PairLogistic, Pinball
@@ -32,7 +33,6 @@ from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
 N = 64

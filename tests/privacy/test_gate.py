@@ -7,15 +7,21 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpconvex.core import normal_and_laplace
+from dpconvex.core.calibration import GRID_BITS, RESERVED, grid_of
+from dpconvex.core.certificate import MOST_EPSILON, CertificateError, CertifiedNoise
+from dpconvex.core.noise_source import (
+    FAILURE_PROBABILITY,
+    TAIL_PROBABILITY,
+    NoiseSource,
+    Words,
+    on_grid,
+)
 from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.core.calibration import GRID_BITS, RESERVED, grid_of
-from dpconvex.core.certificate import MOST_EPSILON, CertificateError, CertifiedNoise
-from dpconvex.core.noise_source import FAILURE_PROBABILITY, TAIL_PROBABILITY, NoiseSource, Words, on_grid
 from dpconvex.releases.exponential_sampler import exponential_mechanism
-from dpconvex.core import normal_and_laplace
 
 CAP = 2.0**1000
 

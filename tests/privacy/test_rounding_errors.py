@@ -8,7 +8,6 @@ import pytest
 
 from dpconvex.core.queries import Query, largest_query_cancellation
 from dpconvex.core.row_coordinates import coordinate_cancellation
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core.summation import (
     block_rows,
     most_summation_additions,
@@ -18,6 +17,7 @@ from dpconvex.core.summation import (
     summation_additions,
     summation_rounding_error,
 )
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
 

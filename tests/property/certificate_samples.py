@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dpconvex.core.description import DeclaredLoss
 from dpconvex.losses import (
     Absolute,
     Bowl,
@@ -54,7 +55,6 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.core.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,

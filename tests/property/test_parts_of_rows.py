@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core import memory_rows
+from dpconvex.core.certificate import Certificate, CertificateError
 from dpconvex.core.summation import spread_indices
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.fit_plan import plan_fit
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.core.certificate import Certificate, CertificateError
 
 
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])

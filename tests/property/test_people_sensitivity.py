@@ -16,9 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor, DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearRegression,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPRobustRegressor,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)
 from dpconvex.assessment import evaluation_statistics
-from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.core import memory_rows
 from dpconvex.core.person_identifiers import person_tags
 from dpconvex.core.row_weights import (
@@ -27,6 +37,7 @@ from dpconvex.core.row_weights import (
     round_weights_to_grid,
     weights_limiting_rows,
 )
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.estimators import private_model as release_path
 from dpconvex.fit import constants
 from dpconvex.inputs import people_and_weights

@@ -10,13 +10,13 @@ from brute_force import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.releases.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.privacy.bounds.phases import Phase, phases_of
+from dpconvex.releases.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)

@@ -5,13 +5,13 @@ import pytest
 from fits import ADD, REPLACE
 from replaying import Replay
 
-from dpconvex.releases import exponential_choices, perturbed_minimiser
-from dpconvex.core.queries import Query
 from dpconvex.core import dense_kernels, row_weights
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.queries import Query
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.inputs import people_and_weights
 from dpconvex.mechanisms.output_perturbation import OutputPerturbation
-from dpconvex.core.bounds import Bounds
+from dpconvex.releases import exponential_choices, perturbed_minimiser
 
 
 def is_caught(name, relation, variant="rows", tables=12, on_edge=False):

@@ -27,13 +27,13 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.releases import exponential_choices, perturbed_minimiser
-from dpconvex.estimators import private_model as release_path
-from dpconvex.mechanisms import dp_sgd
-from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.core.calibration import gaussian_mu, grid_of
 from dpconvex.core.guarantees import ApproxDP, GaussianDP, guaranteed_pure_epsilon
 from dpconvex.core.noise_source import NoiseSource, Words, on_grid
+from dpconvex.estimators import private_model as release_path
+from dpconvex.mechanisms import dp_sgd
+from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.releases import exponential_choices, perturbed_minimiser
 from dpconvex.solvers import sgd_loops
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile

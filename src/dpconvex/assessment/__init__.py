@@ -1,1 +1,1 @@
-"""Assessment of fitted models: paid scores, private selection, conformal intervals, certificates."""
+"""Assessment of fitted models: paid scores, private selection and conformal intervals."""

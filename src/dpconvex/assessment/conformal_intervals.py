@@ -18,18 +18,18 @@ from scipy.stats import laplace, norm
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.core.checks import check_number, check_share, parameter_error
 from dpconvex.assessment.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.bounds import RECORD
+from dpconvex.core.certificate import Certificate, CertificateError, CertifiedPromise
+from dpconvex.core.checks import check_number, check_share, parameter_error
+from dpconvex.core.guarantees import Guarantee, guarantee_from_dict
+from dpconvex.core.noise_source import NoiseSource
+from dpconvex.core.person_identifiers import NOBODY
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
-from dpconvex.core.person_identifiers import NOBODY
 from dpconvex.estimators.linear import PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import (
-    charge_private_model,
-    keep_model_on_failure,
-    without_model_warnings,
-)
+from dpconvex.estimators.private_model import keep_model_on_failure, without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
@@ -39,11 +39,8 @@ from dpconvex.inputs.training_data import (
     takes_columns_in_order,
 )
 from dpconvex.models.model_file import REBUILDING, ModelFileError
-from dpconvex.core.bounds import RECORD
-from dpconvex.core.certificate import Certificate, CertificateError, CertifiedPromise
-from dpconvex.core.guarantees import Guarantee, guarantee_from_dict
+from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.reports.summary import Summary, summary_text
 from dpconvex.reports.wording import guarantee_wording
 from dpconvex.types import Array

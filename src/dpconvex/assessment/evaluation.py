@@ -20,16 +20,7 @@ from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.core.checks import check_count, check_number, check_share, parameter_error
-from dpconvex.releases.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.assessment.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.private_rows import PrivateAnswers
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
-from dpconvex.core.rows import is_partitioned
-from dpconvex.estimators.private_model import charge_private_model, without_model_warnings
-from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
-from dpconvex.estimators.survival import DPDiscreteHazard, HazardOutcomes, signed_times
-from dpconvex.estimators.tweedie import PrivateRateRegressor, tweedie_deviance
 from dpconvex.assessment.evaluation_statistics import (
     METRICS,
     RESIDUAL_METRICS,
@@ -45,6 +36,16 @@ from dpconvex.assessment.evaluation_statistics import (
     steps_of_scores,
     sum_evaluated_scores,
 )
+from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.checks import check_count, check_number, check_share, parameter_error
+from dpconvex.core.noise_source import NoiseSource
+from dpconvex.core.private_rows import PrivateAnswers
+from dpconvex.core.rows import is_partitioned
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.estimators.private_model import without_model_warnings
+from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
+from dpconvex.estimators.survival import DPDiscreteHazard, HazardOutcomes, signed_times
+from dpconvex.estimators.tweedie import PrivateRateRegressor, tweedie_deviance
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
@@ -52,9 +53,9 @@ from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_st
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
-from dpconvex.core.calibration import check_neighbors
+from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.core.noise_source import NoiseSource
+from dpconvex.releases.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.reports.wording import guarantee_wording
 from dpconvex.types import Array
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.core.checks import check_count, check_number
-from dpconvex.releases.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
-from dpconvex.releases.auc_pairs import pair_sensitivity
 from dpconvex.core import certificate as certificates
 from dpconvex.core.bounds import PERSON, RECORD
 from dpconvex.core.calibration import NEIGHBORS, calibrated_release_scale
 from dpconvex.core.certificate import CertifiedNoise, CertifiedPromise, require
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, pure_guarantee_mu
 from dpconvex.core.noise_source import EXACT, SEEDED
+from dpconvex.releases.auc_pairs import ROW_WEIGHT as ROW_WEIGHT
+from dpconvex.releases.auc_pairs import pair_sensitivity
 
 STATISTICS = ("mean", "auc", "concordance", "histogram", "counts")
 

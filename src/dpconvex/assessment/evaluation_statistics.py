@@ -13,17 +13,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.estimators.tweedie import tweedie_deviance
+from dpconvex.inputs.labels import LabelPositions
+from dpconvex.inputs.people_and_weights import person_indices
+from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.releases.auc_pairs import (
     ROW_WEIGHT,
     concordance_statistic,
     pair_statistic,
     pair_statistic_of_people,
 )
-from dpconvex.core.row_weights import RowWeights
-from dpconvex.estimators.tweedie import tweedie_deviance
-from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people_and_weights import person_indices
-from dpconvex.inputs.settings import Classifier, Fitted, FittedIntervals
 from dpconvex.types import Array
 
 # Steps of a row's number and of a person's weight in a bin: sums of 2^32 of them are exact. The

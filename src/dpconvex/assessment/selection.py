@@ -32,18 +32,19 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.assessment.selection_certificate import (
+    SelectionCertificate,
+    selection_certificate_shares,
+)
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import parameter_error
-from dpconvex.releases.auc_pairs import twice_ordered_pairs
-from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices, repeat_and_choose
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.person_identifiers import Tags
 from dpconvex.engine.sparse_rows import refuse_sparse_row_weights
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import (
-    charge_private_model,
-    keep_model_on_failure,
-    without_model_warnings,
-)
+from dpconvex.estimators.private_model import keep_model_on_failure, without_model_warnings
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
@@ -53,14 +54,10 @@ from dpconvex.inputs.training_data import (
     takes_columns_in_order,
 )
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.core.noise_source import NoiseSource
-from dpconvex.privacy.preprocessing_selection_certificates import (
-    SelectionCertificate,
-    selection_certificate_shares,
-)
+from dpconvex.releases.auc_pairs import twice_ordered_pairs
+from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices, repeat_and_choose
 from dpconvex.types import Array
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]

@@ -93,32 +93,3 @@ def moved_block_gram(block: Array, multiples: Array, steps: Array, direction: Ar
     pushed = np.outer(np.asarray((multiples * steps) @ block), direction)
     rest = float(multiples @ steps**2) * np.outer(direction, direction)
     return block_gram(block, multiples) + (pushed + pushed.T) + rest
-
-
-class CompensatedBlockSum:
-    """``sum_i m_i x_i`` over blocks of rows, as an unevaluated sum of two vectors.
-
-    Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term
-    passes through the rounding of its product and of the final result; all others together count
-    less than one as long as no term passes through more than 2^25 additions.
-    """
-
-    def __init__(self, multiples: Array, block: Array) -> None:
-        from dpconvex.engine.compensated_kernels import combine_dense_with_error
-
-        self.total = np.zeros(block.shape[1])
-        self.error = np.zeros(block.shape[1])
-        combine_dense_with_error(_contiguous(multiples), block, self.total, self.error)
-
-    def __iadd__(self, other: CompensatedBlockSum) -> CompensatedBlockSum:
-        added = self.total + other.total
-        back = added - self.total
-        lost = (self.total - (added - back)) + (other.total - back)
-        self.error = self.error + (lost + other.error)
-        self.total = added
-        return self
-
-    @property
-    def value(self) -> Array:
-        """The sum, rounded once."""
-        return np.asarray(self.total + self.error)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from importlib import import_module
 
 import numpy as np
 
-from dpconvex.core.checks import check_count, check_number
-from dpconvex.privacy import objective_perturbation_calibration as calibration
 from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.description import Facts, describe, rebuild_description
+from dpconvex.core.stated_names import BOUNDS
 
 RECORD = "one record"
 PERSON = "one person"  # with all its rows
@@ -51,6 +50,20 @@ class Bounds:
     weighted_rows: bool = False
     ignored_rows: bool = False
     sums_records = True  # whether F is a mean over records
+
+    def __init_subclass__(cls, *, stated: bool = False) -> None:
+        """Register a kind of bounds under its name, if certificates may state it."""
+        super().__init_subclass__()
+        if stated:
+            BOUNDS.add(cls.__name__, cls)
+
+    def most_additions(self, n_rows: int) -> int | None:
+        """Return through how many additions a term of a sum over rows passes at most.
+
+        None for sums that the engine forms, whose number of additions
+        :func:`~dpconvex.core.summation.most_summation_additions` bounds.
+        """
+        return None
 
     @property
     def unit(self) -> str:
@@ -162,66 +175,15 @@ class Bounds:
         rounding = grid * math.sqrt(self.dimension) / 2 + 2.0**-52 * norm_upper_bound
         return 2 * (tolerance + rounding / self.linear_term_form[1]) / self.alpha
 
-    def linear_term_scale(self, epsilon: float, delta: float) -> float:
-        """Return the scale of ``b`` that the bounds ask for: Gaussian, or l2-Laplace where delta
-        is 0.
-        """
-        if not self.sums_records:
-            owner = type(self).__name__
-            raise ValueError(
-                "Objective perturbation needs a mean over records. Use OutputPerturbation with "
-                f"{owner}."
-            )
-        form = self._trace_form
-        if form is not None:
-            lipschitz, ratio, neighbors, moved, rank = form
-            if delta > 0:
-                return calibration.trace_objective_scale(
-                    epsilon, delta, lipschitz, ratio, neighbors
-                )
-            return calibration.trace_objective_laplace_scale(epsilon, moved, ratio, rank)
-        facts = (self.lipschitz, self.curvature_ratio)
-        if delta > 0:
-            return calibration.objective_perturbation_scale(
-                epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
-            )
-        self._check_rank()
-        return calibration.objective_perturbation_laplace_scale(
-            epsilon, *facts, neighbors=self.neighbors
-        )
-
-    def linear_term_delta(self, epsilon: float, scale: float) -> float:
-        """Return delta of Gaussian ``b`` of this scale."""
-        form = self._trace_form
-        if form is not None:
-            return calibration.trace_objective_delta(epsilon, form[0] / scale, *form[1:3])
-        ratio = self.lipschitz / scale
-        return calibration.objective_perturbation_delta(
-            epsilon, ratio, self.curvature_ratio, self.rank, self.neighbors
-        )
-
-    def linear_term_epsilon(self, scale: float) -> float:
-        """Bound epsilon of l2-Laplace ``b`` of this scale; in trace form
-        ``Gamma / scale + k log(1 + kappa / k)``.
-        """
-        form = self._trace_form
-        if form is not None:
-            _, ratio, _, moved, rank = form
-            return moved / scale + rank * math.log1p(ratio / rank)
-        self._check_rank()
-        return calibration.objective_perturbation_epsilon(
-            scale, self.lipschitz, self.curvature_ratio, self.neighbors
-        )
-
     def linear_term_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
-        if self._trace_form is not None:
+        if self.trace_form is not None:
             return "perturbation", "Rényi profile in trace form" if gaussian else "trace form"
         family = "GLM two-sided profile" if self.rank == 1 else "Rényi and chi profiles"
         return "perturbation", family if gaussian else "GLM"
 
     @property
-    def _trace_form(self) -> tuple[float, float, str, float, int] | None:
+    def trace_form(self) -> tuple[float, float, str, float, int] | None:
         """Bounds for a record whose gradient is a sum over rows; None if it is a multiple of one
         vector.
         """
@@ -234,13 +196,6 @@ class Bounds:
         rank = self.dimension if self.people else min(self.dimension, many)
         moved = self.gradient_sum_sensitivity()
         return many * self.lipschitz, many * self.curvature_ratio, self.neighbors, moved, rank
-
-    def _check_rank(self) -> None:
-        if self.rank != 1:
-            raise ValueError(
-                "Pure epsilon-DP by objective perturbation needs a generalised linear model "
-                f"(rank 1). Got rank={self.rank} instead. Use delta above 0."
-            )
 
     def solver_tolerance(self, linear_norm: float = 0.0) -> float:
         r"""Return the bounds' public tolerance on ``||gradient of F||``, which certified minimisers
@@ -327,21 +282,14 @@ class Bounds:
         return error(f"{text} {remedy}".rstrip())
 
 
-_KINDS = (
-    *("DeclaredBounds", "LinearBounds", "PairwiseBounds", "RobustBounds"),
-    *("StructuredBounds", "TiltedBounds", "TopRankBounds", "WorstShareBounds"),
-)
-
-
 def bounds_from_dict(data: Facts) -> Bounds:
     """Rebuild public bounds from :meth:`Bounds.to_dict`."""
     facts = dict(data)
-    kind = facts.pop("kind", None)
-    if kind not in _KINDS:
+    name = facts.pop("kind", None)
+    kind = BOUNDS.find(name)
+    if kind is None:
         raise ValueError(
-            f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead."
+            f"The kind of bounds must be one of {BOUNDS.known()}. Got {name!r} instead."
         )
-    bounds: type[Bounds] = getattr(
-        import_module("dpconvex.privacy"), kind
-    )  # loads the kind's module
-    return bounds(**{name: rebuild_description(value) for name, value in facts.items()})
+    bounds: Bounds = kind(**{name: rebuild_description(value) for name, value in facts.items()})
+    return bounds

@@ -6,8 +6,7 @@ certificate stays good when later versions choose other noise. It proves consist
 is not a signature.
 
 Each mechanism registers two rules: :func:`calibrates` derives noise from public facts,
-:func:`proves` says which guarantee stated noise gives. ``RULES`` in
-``dpconvex/mechanisms/__init__.py`` names the file of each mechanism's rules.
+:func:`proves` says which guarantee stated noise gives.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from html import escape
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dpconvex.core.several_margin_losses import SeveralMarginLoss
 from dpconvex.core.bounds import RECORD, Bounds, bounds_from_dict
 from dpconvex.core.calibration import RESERVED, grid_of
 from dpconvex.core.description import Facts
@@ -38,6 +35,8 @@ from dpconvex.core.guarantees import (
     guarantee_from_dict,
 )
 from dpconvex.core.noise_source import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
+from dpconvex.core.several_margin_losses import SeveralMarginLoss
+from dpconvex.core.stated_names import StatedNames
 
 FORMAT = "dpconvex-certificate-1"
 # Raised with every change of what a certificate means or of how noise is drawn.
@@ -51,8 +50,6 @@ _SLACK = 1 + 4e-9
 # Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they
 # join.
 _WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
-# Registers its rules by name, like a plug-in: this package is below it and does not know it.
-_MECHANISMS = "dpconvex.mechanisms"
 
 Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain data
 
@@ -269,8 +266,8 @@ class CertificateProof:
 Calibrator = Callable[[Any, Guarantee, Parameters], CertificateCalibration]
 Prover = Callable[["Certificate"], CertificateProof]
 Rule = TypeVar("Rule")
-_CALIBRATORS: dict[str, Calibrator] = {}
-_PROVERS: dict[str, Prover] = {}
+_CALIBRATORS: StatedNames[Calibrator] = StatedNames()
+_PROVERS: StatedNames[Prover] = StatedNames()
 
 
 def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
@@ -285,8 +282,8 @@ def proves(mechanism: str) -> Callable[[Prover], Prover]:
     return partial(_register_certificate_rule, _PROVERS, mechanism)
 
 
-def _register_certificate_rule(rules: dict[str, Rule], mechanism: str, function: Rule) -> Rule:
-    rules[mechanism] = function
+def _register_certificate_rule(rules: StatedNames[Rule], mechanism: str, function: Rule) -> Rule:
+    rules.add(mechanism, function)
     return function
 
 
@@ -297,17 +294,14 @@ def calibrate(
     return _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
 
-def _find_certificate_rule(rules: dict[str, Rule], mechanism: object) -> Rule:
-    """Return the rule of a certificate's mechanism, after loading the module that registers it."""
-    modules = import_module(_MECHANISMS).RULES
-    if isinstance(mechanism, str) and mechanism in modules:
-        import_module(f"{_MECHANISMS}.{modules[mechanism]}")
-    if not isinstance(mechanism, str) or mechanism not in rules:
-        known = sorted({*modules, *rules})
+def _find_certificate_rule(rules: StatedNames[Rule], mechanism: object) -> Rule:
+    """Return the rule of a certificate's mechanism."""
+    rule = rules.find(mechanism)
+    if rule is None:
         raise CertificateError(
-            f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead."
+            f"A certificate's mechanism must be one of {rules.known()}. Got {mechanism!r} instead."
         )
-    return rules[mechanism]
+    return rule
 
 
 def check_certified_tails(guarantee: Guarantee, numbers: int) -> None:

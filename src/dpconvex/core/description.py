@@ -5,6 +5,8 @@ rebuilt without pickle.
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol
 
+from dpconvex.core.stated_names import DESCRIBED
+
 Facts = dict[str, Any]  # public facts by name, as a certificate or an objective states them
 
 
@@ -59,19 +61,11 @@ class DeclaredLoss:
 
 
 def _described_class(name: object) -> type | None:
-    """Return the loss or kernel class that a description may name so, if there is one; loads no
-    other.
-    """
-    import dpconvex.losses as losses
-    import dpconvex.smoothing as smoothing
-
+    """Return the loss or kernel class that a description may name so, if there is one."""
     if name == DeclaredLoss.__name__:
         return DeclaredLoss
-    for module in (losses, smoothing):
-        if isinstance(name, str) and name in module.__all__:
-            value = getattr(module, name)
-            return value if isinstance(value, type) and is_dataclass(value) else None
-    return None
+    found = DESCRIBED.find(name)
+    return found if found is not None and is_dataclass(found) else None
 
 
 def describe(value: Any) -> Any:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
-from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.calibration import gaussian_delta, gaussian_scale
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.description import Facts
 
 # Below this epsilon or mu, pure and Gaussian DP are compared by their tangent at 0.

@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dpconvex.core.checks import check_count, check_number
-from dpconvex.core.tweedie_loss import Tweedie
 from dpconvex.core.bounds import EPS, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.description import DescribableLoss, Facts
+from dpconvex.core.tweedie_loss import Tweedie
 
 # Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the
 # targets' unit, or over a twentieth at most; in between, rounding may cost this share of the
@@ -107,7 +107,7 @@ class LinearRecord(Bounds):
 
 
 @dataclass(frozen=True)
-class LinearBounds(LinearRecord):
+class LinearBounds(LinearRecord, stated=True):
     r"""Public facts of a generalised linear model, influence weights and intercept included.
 
     The sensitivities of sums over rows are in :mod:`dpconvex.core.queries`.

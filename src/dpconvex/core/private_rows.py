@@ -32,6 +32,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.core import queries
+from dpconvex.core.block_products import block_by_nonzeros, block_margins
+from dpconvex.core.certificate import Certificate, CertificateError, CertifiedNoise
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.queries import (
     QueryFactor,
     QuerySlope,
@@ -40,14 +45,7 @@ from dpconvex.core.queries import (
     registered_query_slope,
 )
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
-from dpconvex.core.block_products import block_by_nonzeros, block_margins
-from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.core.rows import Rows
-from dpconvex.engine.sparse_moments import MomentSums
-from dpconvex.objectives.structured_objective import StructuredObjective
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate, CertificateError, CertifiedNoise
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
@@ -643,10 +641,10 @@ def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> A
         return (shortened.T @ shortened,)
 
     (sums,) = measured.sum_weighted(block_by_nonzeros(part, by_nonzeros))
-    if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
+    if not isinstance(sums, np.ndarray):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.diagonal is None else frame.diagonal
-        return sums.mapped(matrix, measured.n_rows)
-    return np.asarray(sums)
+        return np.asarray(sums.mapped(matrix, measured.n_rows))
+    return sums
 
 
 def _private_product_sums(
@@ -667,28 +665,3 @@ def _private_product_sums(
 
     (total,) = rows.sum_weighted(part)
     return np.asarray(total)
-
-
-class PrivateMatrices:
-    """A handle on the records of a structured objective, which are matrices of bounded operator
-    norm.
-
-    Privacy: a record adds a vector of norm at most ``bounds.whole_lipschitz``, whatever the
-    coefficients.
-    """
-
-    def __init__(
-        self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource
-    ) -> None:
-        self.bounds = certificate.bounds
-        self.terms = certificate.noise
-        self._objective = objective
-        self._answers = PrivateAnswers(certificate.noise, noise)
-
-    def gradient_sum(self, name: str, theta: ArrayLike) -> Array:
-        """Return the sum of the records' gradients at ``theta``, plus noise."""
-        term = self._answers.claim(
-            name, ("vector",), self.bounds.dimension, self.bounds.whole_lipschitz
-        )
-        point = checked_finite_array(theta, self.bounds.dimension)
-        return self._answers.release(term, self._objective.gradient_sum(point))

@@ -28,27 +28,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.core.block_products import limit_slopes
-from dpconvex.core.summation import (
-    MANY_ROWS,
-    most_summed_rows,
-    relative_rounding_error,
-    summation_rounding_error,
-)
-from dpconvex.core.pointwise_losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
-from dpconvex.core.tweedie_loss import Tweedie
-from dpconvex.core.several_margin_losses import (
-    CrammerSinger,
-    DiscreteHazard,
-    ProportionalOdds,
-    SeveralMarginLoss,
-    Softmax,
-)
-from dpconvex.objectives.structured_objective import StructuredRecords
 from dpconvex.core import certificate as certificates
+from dpconvex.core.block_products import limit_slopes
 from dpconvex.core.bounds import Bounds
-from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.core.calibration import calibrated_release_scale
 from dpconvex.core.certificate import (
     Certificate,
@@ -56,10 +38,41 @@ from dpconvex.core.certificate import (
     CertificateProof,
     CertifiedNoise,
 )
+from dpconvex.core.convolution import ConvolvedLoss
 from dpconvex.core.description import describe, rebuild_description
 from dpconvex.core.guarantees import Guarantee, compose_guarantee
-from dpconvex.core.smoothing_kernels import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
-from dpconvex.core.convolution import ConvolvedLoss
+from dpconvex.core.pointwise_losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Pinball,
+    PointwiseLoss,
+    ReLU,
+    SoftThreshold,
+)
+from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.core.several_margin_losses import (
+    CrammerSinger,
+    DiscreteHazard,
+    ProportionalOdds,
+    SeveralMarginLoss,
+    Softmax,
+)
+from dpconvex.core.smoothing_kernels import (
+    EpanechnikovKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+)
+from dpconvex.core.summation import (
+    MANY_ROWS,
+    most_summed_rows,
+    relative_rounding_error,
+    summation_rounding_error,
+)
+from dpconvex.core.tweedie_loss import Tweedie
 from dpconvex.types import Array
 
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
@@ -214,10 +227,7 @@ def _allowed_query_cancellation(bounds: Bounds, size: int) -> float:
     """
     number = most_summed_rows(bounds.n_samples, bounds.neighbors)
     rows = MANY_ROWS if bounds.people else number
-    additions = None
-    if isinstance(bounds, StructuredBounds):
-        additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = relative_rounding_error(rows, size, additions)
+    error = relative_rounding_error(rows, size, bounds.most_additions(rows))
     return bounds.changed_records / (2 * number * error)
 
 

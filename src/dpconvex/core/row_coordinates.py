@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from dpconvex.core.block_products import block_margins, block_row_squares, transform_block
-from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.core.threads import thread_scratch
 from dpconvex.types import Array
 
@@ -129,7 +129,7 @@ class RowNorms:
         """Return the norms of a block of rows, or what follows from them."""
         return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
 
-    def by_nonzeros(self, rows: SparseRows) -> Array:
+    def by_nonzeros(self, rows: Any) -> Array:
         """Return the same of all rows."""
         return self.follows(
             rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)

@@ -26,14 +26,14 @@ from dpconvex.core.memory_rows import (
 )
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
+from dpconvex.core.summation import pairwise_summation, spans
+from dpconvex.core.threads import in_threads
 from dpconvex.engine.sparse_moments import (
     MomentSums,
     affine_moment_map,
     exact_moment_products,
     exact_moment_sums,
 )
-from dpconvex.core.summation import pairwise_summation, spans
-from dpconvex.core.threads import in_threads
 from dpconvex.types import Array
 
 _NOTHING = np.empty(0)

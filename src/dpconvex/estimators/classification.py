@@ -15,7 +15,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import parameter_error
+from dpconvex.core.guarantees import PureDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators import linear
 from dpconvex.estimators.linear import (
@@ -43,9 +46,6 @@ from dpconvex.losses import (
 from dpconvex.mechanisms import NoisyGradientDescent, resolve_mechanism
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.guarantees import PureDP
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
 from dpconvex.types import Array
 

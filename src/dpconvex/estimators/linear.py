@@ -16,11 +16,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_share, parameter_error
-from dpconvex.engine import RowMap
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import GaussianDP, PureDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows
+from dpconvex.engine import RowMap
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.fit.fit_plan import fit_kind_of_loss
@@ -39,10 +43,6 @@ from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.excess_risk import linear_preset
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.description import Facts
-from dpconvex.core.guarantees import GaussianDP, PureDP
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

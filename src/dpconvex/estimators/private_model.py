@@ -14,7 +14,6 @@ no trace on the model.
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,10 +25,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.certificate import Certificate, CertificateError
 from dpconvex.core.checks import MOST_FEATURES, check_count, parameter_error
-from dpconvex.engine import EngineError, RowMap
+from dpconvex.core.description import DescribableLoss, Facts
+from dpconvex.core.guarantees import Guarantee
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.noise_source import Seed
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows
+from dpconvex.engine import EngineError, RowMap
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import (
@@ -38,19 +43,14 @@ from dpconvex.inputs.people_and_weights import (
     read_row_weights,
     split_people,
 )
+from dpconvex.inputs.pipelines import PrivateStep
 from dpconvex.inputs.settings import noise_source_setting
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.core.bounds import Bounds
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate, CertificateError, PrivacyWarning
-from dpconvex.core.description import DescribableLoss, Facts
-from dpconvex.core.guarantees import Guarantee
+from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.core.noise_source import Seed
-from dpconvex.privacy.preprocessing_selection_certificates import SelectionCertificate
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -155,51 +155,6 @@ def run_mechanism(
     return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
 
 
-def charge_private_model(
-    ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
-) -> None:
-    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never
-    privacy.
-
-    Without one, warn once where a search of scikit-learn's fits private models, and nothing counts
-    its fits. The functions that are running decide, in whatever thread or process: no data, and no
-    estimator is looked into.
-    """
-    if ledger is not None:
-        ledger.charge(
-            certificate.guarantee,
-            mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
-            mechanism=certificate.mechanism if mechanism is None else mechanism,
-            description=description,
-            neighbors=certificate.neighbors,
-            unit=certificate.unit,
-        )
-        return
-    charging = sys._getframe(1)
-    frame = charging.f_back
-    own = charging.f_globals["__name__"]
-    while frame is not None and not _SEARCHES_TOLD:
-        module = str(frame.f_globals.get("__name__"))
-        if (
-            module in ("dpconvex.assessment.selection", "dpconvex.assessment.conformal_intervals") and module != own
-        ):  # they charge for what they fit
-            return
-        if module.startswith("sklearn.model_selection."):
-            _SEARCHES_TOLD.append(module)
-            warnings.warn(
-                "A search or cross-validation of scikit-learn fits many times, and no ledger "
-                "counts the fits: its result promises the sum of all of them. It also selects by "
-                "scores without noise, which no budget covers. Give the estimator a ledger, or "
-                "choose with dpconvex.selection.DPSelect. Said once.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
-        frame = frame.f_back
-
-
-_SEARCHES_TOLD: list[
-    str
-] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
 _SPENT = (
     "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
     "costs as much again."
@@ -230,7 +185,7 @@ def keep_model_on_failure(model: object) -> Iterator[None]:
 
 
 @with_parameters
-class PrivateModel(BaseEstimator):
+class PrivateModel(PrivateStep, BaseEstimator):
     """Base of all estimators; subclasses read data (``_read``), plan (``_plan``) and store
     (``_store``).
 

@@ -18,9 +18,12 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import parameter_error
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.core.description import describe
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.rows import is_partitioned
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -41,9 +44,6 @@ from dpconvex.planning.mechanism_choice import (
     MechanismRequest,
     choose_quantile_mechanism,
 )
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.description import describe
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 
 

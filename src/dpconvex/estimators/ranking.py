@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.utils import Tags
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_count, parameter_error
-from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
-from dpconvex.engine import RowMap
+from dpconvex.core.description import Facts
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.core.rows import Rows
+from dpconvex.engine import RowMap
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.parameters import with_parameters
@@ -37,10 +39,8 @@ from dpconvex.planning.tilted_and_robust_penalties import (
     output_penalty_mechanism,
     top_rank_output_penalty,
 )
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.description import Facts
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

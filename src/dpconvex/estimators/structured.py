@@ -15,9 +15,11 @@ from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_count, data_error, parameter_error
-from dpconvex.engine.dask.partitions import partition_objects_to_numbers
+from dpconvex.core.pointwise_losses import Huber, Logistic, PointwiseLoss
 from dpconvex.core.row_weights import RowWeights
+from dpconvex.engine.dask.partitions import partition_objects_to_numbers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
@@ -28,14 +30,12 @@ from dpconvex.inputs.settings import (
     least_rows,
     resolve_kernel_setting,
 )
-from dpconvex.core.pointwise_losses import Huber, Logistic, PointwiseLoss
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.core.certificate import Certificate
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector, moreau_vector
 from dpconvex.types import Array
 

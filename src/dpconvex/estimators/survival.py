@@ -13,7 +13,9 @@ from scipy.special import expit
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import parameter_error
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
@@ -23,8 +25,6 @@ from dpconvex.inputs.settings import invalid_rows_setting, least_rows
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
 from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate
 from dpconvex.types import Array
 
 _MOST_PERIODS = 200

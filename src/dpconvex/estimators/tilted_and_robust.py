@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex import objectives
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_number
+from dpconvex.core.description import Facts
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.rows import Rows
 from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor
@@ -37,9 +40,6 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.description import Facts
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
 MARGIN_LOSSES: dict[str, PointwiseLoss] = {

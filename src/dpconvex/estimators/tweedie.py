@@ -12,7 +12,9 @@ from scipy.stats import poisson
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_number, check_share, parameter_error
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -25,8 +27,6 @@ from dpconvex.inputs.settings import check_optional_positive, resolve_bounds_set
 from dpconvex.losses import Tweedie
 from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.certificate import Certificate
 from dpconvex.types import Array
 
 _RAW = 2.0**40  # largest response, and reciprocal of the smallest rate, where no bounds are public

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 from scipy.special import erf, logit, ndtri
 
+from dpconvex.core.description import Facts
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
 from dpconvex.core.threads import single_threaded_blas
@@ -33,7 +34,6 @@ from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
 from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
 from dpconvex.losses import Huber, PointwiseLoss, Tweedie
-from dpconvex.core.description import Facts
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.types import Array
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import is_classifier
 
+from dpconvex.core.bounds import Bounds
 from dpconvex.core.checks import check_count, check_number, data_error, parameter_error
-from dpconvex.engine.dask.partitions import partition_numbers
 from dpconvex.core.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
 from dpconvex.core.row_weights import (
     RowWeights,
@@ -27,8 +27,8 @@ from dpconvex.core.row_weights import (
 )
 from dpconvex.core.rows import is_partitioned
 from dpconvex.core.summation import most_summed_rows
+from dpconvex.engine.dask.partitions import partition_numbers
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
-from dpconvex.core.bounds import Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.types import Array
 

@@ -8,10 +8,16 @@ from typing import Any
 
 from sklearn.utils import get_tags
 
-from dpconvex.estimators.private_model import PrivateModel
 from dpconvex.inputs.public_table import PublicTable
 
-__all__ = ["check_pipeline"]
+__all__ = ["PrivateStep", "check_pipeline"]
+
+
+class PrivateStep:
+    """Base of estimators whose fit is private: what :func:`check_pipeline` looks for."""
+
+    ledger: object
+
 
 _PUBLIC = (
     "Use dpconvex.preprocessing.PublicTable with a schema, or give the estimator public "
@@ -84,7 +90,7 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
         yield from _people_lost_in_pipeline(item, parts, path)
         for label, part in parts:
             yield from _find_pipeline_problems(part, _join(path, label))
-    elif not isinstance(item, PrivateModel) and not _pipeline_step_is_public(item):
+    elif not isinstance(item, PrivateStep) and not _pipeline_step_is_public(item):
         if hasattr(item, "transform"):
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
         elif hasattr(item, "predict"):
@@ -118,7 +124,7 @@ def _join(path: str, label: str) -> str:
 
 def _pipeline_without_ledger(item: Any) -> bool:
     """Whether a private model somewhere inside charges nobody."""
-    if isinstance(item, PrivateModel):
+    if isinstance(item, PrivateStep):
         return item.ledger is None
     return any(_pipeline_without_ledger(part) for _, part in _pipeline_steps(item))
 
@@ -129,7 +135,7 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
         steps = getattr(item, attribute, None)
         if isinstance(steps, (list, tuple)) and all(isinstance(step, tuple) for step in steps):
             return [(str(step[0]), step[1]) for step in steps]
-    if not isinstance(item, PrivateModel):
+    if not isinstance(item, PrivateStep):
         for attribute in ("estimator", "regressor"):
             inner = getattr(item, attribute, None)
             if hasattr(inner, "fit"):

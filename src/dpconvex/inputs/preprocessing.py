@@ -16,17 +16,17 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.core.checks import check_count, parameter_error
-from dpconvex.releases.exponential_choices import ExponentialChoices
-from dpconvex.estimators.private_model import charge_private_model
-from dpconvex.inputs.public_table import PublicTable
-from dpconvex.inputs.settings import resolve_bounds_setting, resolve_budget_setting
-from dpconvex.inputs.training_data import read_features
-from dpconvex.privacy.ledger import Ledger
 from dpconvex.core.noise_source import EXACT, SEEDED, NoiseSource
-from dpconvex.privacy.preprocessing_selection_certificates import (
+from dpconvex.inputs.preprocessing_certificate import (
     PreprocessingCertificate,
     quantile_certificate_noise,
 )
+from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.settings import resolve_bounds_setting, resolve_budget_setting
+from dpconvex.inputs.training_data import read_features
+from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.ledger import Ledger
+from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.types import Array
 
 __all__ = ["DPQuantileBounds", "PreprocessingCertificate", "PublicTable"]

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError, csv_reader
 from dpconvex.inputs.schema import (
     MOST_COLUMNS,
@@ -28,6 +27,7 @@ from dpconvex.inputs.schema import (
     shown_name,
     source_column,
 )
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.system.lazy_imports import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")

@@ -18,18 +18,18 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.core.checks import data_error
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
 from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.core.person_identifiers import exact_identifiers
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows, is_partitioned
-from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.core.threads import finite_by_threads
+from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
+from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
-from dpconvex.system.lazy_imports import nw
 from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.system.lazy_imports import nw
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows_and_table import DaskTable

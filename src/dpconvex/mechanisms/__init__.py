@@ -47,18 +47,6 @@ __all__ = [
     "resolve_mechanism",
 ]
 
-# The module that knows the rules of a mechanism, by its name in certificates: loaded when a
-# certificate asks.
-RULES = {
-    **dict.fromkeys(("auc-objective", "moments"), "auc"),
-    **dict.fromkeys(("gradient", "plain-gradient", "structured-gradient"), "gradient_descent"),
-    **dict.fromkeys(("phased-erm", "phased-sgd"), "phased"),
-    "exponential": "exponential",
-    "objective": "objective_perturbation",
-    "output": "output_perturbation",
-    "sgd": "dp_sgd",
-}
-
 NAMES = {
     "objective": "ObjectivePerturbation",
     "output": "OutputPerturbation",

@@ -23,17 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.core.checks import check_number
-from dpconvex.releases.auc_pairs import PrivatePairs
-from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
-from dpconvex.core.queries import Query, prove_queries
-from dpconvex.fit.fit_plan import gaussian_budget, planned_mass_share
-from dpconvex.mechanisms import objective_perturbation
-from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
-from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.core import certificate as certificates
-from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.core.calibration import calibrated_release_scale
 from dpconvex.core.certificate import (
     Certificate,
@@ -41,9 +31,19 @@ from dpconvex.core.certificate import (
     CertificateProof,
     Parameters,
 )
+from dpconvex.core.checks import check_number
 from dpconvex.core.description import Facts
 from dpconvex.core.guarantees import Guarantee
 from dpconvex.core.noise_source import NoiseSource
+from dpconvex.core.queries import Query, prove_queries
+from dpconvex.fit.fit_plan import gaussian_budget, planned_mass_share
+from dpconvex.mechanisms import objective_perturbation
+from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
+from dpconvex.objectives.pairwise_objective import PairwiseObjective
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.releases.auc_pairs import PrivatePairs
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
 from dpconvex.types import Array
 
 SEARCH_STEPS = 6

@@ -17,13 +17,30 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
-from dpconvex.core.checks import check_count, check_number, parameter_error
+from dpconvex.core import certificate as certificates
 from dpconvex.core.block_products import block_margins
+from dpconvex.core.calibration import gaussian_mu
+from dpconvex.core.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
+from dpconvex.core.checks import check_count, check_number, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import (
+    ApproxDP,
+    Guarantee,
+    compose_guarantee,
+    guarantee_per_problem,
+)
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import FLOATING_POINT, NoiseSource
 from dpconvex.core.rows import RowIndices
-from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.core.summation import block_rows
 from dpconvex.core.threads import single_threaded_blas
+from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.mechanisms import mechanism as mechanisms
 from dpconvex.mechanisms.mechanism import (
     PrivateMechanism,
@@ -32,24 +49,7 @@ from dpconvex.mechanisms.mechanism import (
 )
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
-from dpconvex.core import certificate as certificates
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.core.calibration import gaussian_mu
-from dpconvex.core.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.core.description import Facts
-from dpconvex.core.guarantees import (
-    ApproxDP,
-    Guarantee,
-    compose_guarantee,
-    guarantee_per_problem,
-)
-from dpconvex.core.noise_source import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.subsampling import check_sampling, subsampled_epsilon, subsampled_multiplier
 from dpconvex.types import Array
 

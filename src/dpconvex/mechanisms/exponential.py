@@ -22,23 +22,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.core.checks import check_count, check_number
-from dpconvex.releases.exponential_choices import ExponentialChoices
-from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
-from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
-from dpconvex.objectives import EmpiricalObjective
 from dpconvex.core import certificate as certificates
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.certificate import (
     Certificate,
     CertificateCalibration,
     CertificateProof,
     Parameters,
 )
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.core.description import Facts
 from dpconvex.core.guarantees import Guarantee, PureDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.noise_source import NoiseSource
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
+from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.releases.exponential_choices import ExponentialChoices
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.types import Array
 
 _OWNER = "ExponentialMechanism"

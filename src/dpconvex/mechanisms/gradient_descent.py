@@ -24,8 +24,20 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.core.checks import check_count, check_number, parameter_error
-from dpconvex.core.private_rows import PrivateMatrices, PrivateRows
+from dpconvex.core.description import Facts, describe, rebuild_description
+from dpconvex.core.guarantees import Guarantee
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.noise_source import NoiseSource
+from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.core.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, Rows
@@ -41,19 +53,8 @@ from dpconvex.mechanisms.mechanism import (
 )
 from dpconvex.objectives.objective import RowObjective
 from dpconvex.objectives.structured_objective import StructuredObjective
-from dpconvex.core import certificate as certificates
-from dpconvex.core.bounds import Bounds
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.core.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.core.description import Facts, describe, rebuild_description
-from dpconvex.core.guarantees import Guarantee
-from dpconvex.core.noise_source import NoiseSource
+from dpconvex.releases.private_matrices import PrivateMatrices
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 

@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 
-from dpconvex.releases.perturbed_minimiser import check_minimised_objective
-from dpconvex.core.rows import RowMap
 from dpconvex.core.bounds import Bounds
 from dpconvex.core.certificate import Certificate, Parameters
 from dpconvex.core.description import Facts
 from dpconvex.core.guarantees import ApproxDP, Guarantee, PureDP
-from dpconvex.core.noise_source import NoiseSource
-from dpconvex.core.noise_source import Seed
+from dpconvex.core.noise_source import NoiseSource, Seed
+from dpconvex.core.rows import RowMap
+from dpconvex.releases.perturbed_minimiser import check_minimised_objective
 from dpconvex.solvers.certified_descent import Solver
 from dpconvex.types import Array
 

@@ -11,19 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
-from dpconvex.mechanisms.mechanism import (
-    PrivateMechanism,
-    check_mechanism_slope,
-    check_mechanism_solver,
-    loss_name,
-)
-from dpconvex.objectives.objective import ExtendedObjective
 from dpconvex.core import certificate as certificates
 from dpconvex.core.bounds import Bounds
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 from dpconvex.core.calibration import calibrated_release_scale, gaussian_mu
 from dpconvex.core.certificate import (
     Certificate,
@@ -39,7 +28,23 @@ from dpconvex.core.guarantees import (
     compose_guarantee,
     guarantee_per_problem,
 )
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.noise_source import NoiseSource
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    check_mechanism_slope,
+    check_mechanism_solver,
+    loss_name,
+)
+from dpconvex.objectives.objective import ExtendedObjective
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
+from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
+from dpconvex.privacy.linear_terms import (
+    linear_term_delta,
+    linear_term_epsilon,
+    linear_term_scale,
+)
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -99,7 +104,7 @@ def objective_perturbation_noise(
     """
     epsilon, delta = perturbation_budget_share(guarantee, 1 - RELEASE_SHARE - search_share)
     law = "gaussian" if delta else "l2-laplace"
-    scale = bounds.linear_term_scale(epsilon, delta)
+    scale = linear_term_scale(bounds, epsilon, delta)
     form, divisor, moved = bounds.linear_term_form
     linear = certificates.CertifiedNoise(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(linear.norm_upper_bound / divisor)
@@ -171,12 +176,12 @@ def prove_perturbed_objective(
     theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
     if not gaussian:
         spent = certificates.compose_certified_pure([release, *counts]).epsilon_bound
-        total = PureDP(bounds.linear_term_epsilon(linear.scale) + spent)
+        total = PureDP(linear_term_epsilon(bounds, linear.scale) + spent)
         return CertificateProof(compose_guarantee(total, problems), theorem)
     if not isinstance(claim, ApproxDP):
         raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
     epsilon = claim.epsilon_bound / problems
-    delta = bounds.linear_term_delta((1 - RELEASE_SHARE - search_share) * epsilon, linear.scale)
+    delta = linear_term_delta(bounds, (1 - RELEASE_SHARE - search_share) * epsilon, linear.scale)
     delta += certificates.compose_certified_gaussian([release]).delta(RELEASE_SHARE * epsilon)
     if counts:
         delta += certificates.compose_certified_gaussian(counts).delta(search_share * epsilon)

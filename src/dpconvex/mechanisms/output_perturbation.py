@@ -14,8 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpconvex.core import certificate as certificates
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.calibration import calibrated_release_scale
+from dpconvex.core.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.core.checks import check_number, parameter_error
-from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import Guarantee, compose_guarantee
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
 from dpconvex.mechanisms.mechanism import (
     PrivateMechanism,
@@ -24,19 +36,7 @@ from dpconvex.mechanisms.mechanism import (
     is_pure,
 )
 from dpconvex.objectives.objective import Objective
-from dpconvex.core import certificate as certificates
-from dpconvex.core.bounds import Bounds
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.calibration import calibrated_release_scale
-from dpconvex.core.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.core.description import Facts
-from dpconvex.core.guarantees import Guarantee, compose_guarantee
-from dpconvex.core.noise_source import NoiseSource
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

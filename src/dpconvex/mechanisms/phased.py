@@ -9,8 +9,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dpconvex.core import certificate as certificates
+from dpconvex.core.calibration import calibrated_release_scale
+from dpconvex.core.certificate import (
+    Certificate,
+    CertificateCalibration,
+    CertificateProof,
+    Parameters,
+)
 from dpconvex.core.checks import check_count, check_number
-from dpconvex.releases.perturbed_minimiser import release_phased_minimisers
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.mechanisms.mechanism import (
     PrivateMechanism,
@@ -19,20 +30,9 @@ from dpconvex.mechanisms.mechanism import (
     is_pure,
 )
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.core import certificate as certificates
 from dpconvex.privacy.bounds import phases as phase_bounds
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.phases import Phase
-from dpconvex.core.calibration import calibrated_release_scale
-from dpconvex.core.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.core.description import Facts
-from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
-from dpconvex.core.noise_source import NoiseSource
+from dpconvex.releases.perturbed_minimiser import release_phased_minimisers
 from dpconvex.types import Array
 
 # released points are projected on this ball by default: far beyond sensible mapped coefficients

@@ -22,8 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from dpconvex.system.atomic_files import write_file_atomically
+from dpconvex.core.certificate import Certificate, CertificateError, refuse_malformed_certificate
 from dpconvex.core.checks import MOST_FEATURES, check_positive
+from dpconvex.core.description import describe, rebuild_description
+from dpconvex.core.linear_bounds import LinearRecord
+from dpconvex.core.noise_source import SAMPLERS
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
@@ -38,10 +41,7 @@ from dpconvex.inputs.settings import (
     resolve_kernel_setting,
 )
 from dpconvex.mechanisms.gradient_descent import stated_farthest
-from dpconvex.core.linear_bounds import LinearRecord
-from dpconvex.core.certificate import Certificate, CertificateError, refuse_malformed_certificate
-from dpconvex.core.description import describe, rebuild_description
-from dpconvex.core.noise_source import SAMPLERS
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.types import Array
 from dpconvex.version import __version__
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.core.checks import check_number
-from dpconvex.core.rows import Rows
 from dpconvex.core.pointwise_losses import Loss
+from dpconvex.core.rows import Rows
 from dpconvex.types import Array
 
 UNIT = 2.0**-53  # relative error of one rounding

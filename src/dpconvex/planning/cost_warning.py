@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpconvex.core import certificate as certificates
+from dpconvex.core.guarantees import ApproxDP, GaussianDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, gaussian_budget, plan_fit
 from dpconvex.planning.excess_risk import descent_excess
-from dpconvex.core import certificate as certificates
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.guarantees import ApproxDP, GaussianDP
 
 # Lost share of what columns bring, in the reference populations, beyond which noise alone costs as
 # much as all of it.

@@ -26,6 +26,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 
+from dpconvex.core.certificate import CertifiedNoise, Parameters, calibrate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
+from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
 from dpconvex.fit.constants import FINE_WIDTH
 from dpconvex.fit.fit_plan import (
     FitConfig,
@@ -34,9 +37,6 @@ from dpconvex.fit.fit_plan import (
     planned_quantile_level,
 )
 from dpconvex.losses import Huber, Pinball
-from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
-from dpconvex.core.certificate import CertifiedNoise, Parameters, calibrate
-from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.types import Array
 

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from dpconvex import losses
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.core.checks import parameter_error
-from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.rows import RowMap
 from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.mechanisms import (
@@ -33,13 +37,9 @@ from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.planning import excess_risk
 from dpconvex.planning import structured_prescriptions as structured
-from dpconvex.core.bounds import Bounds
-from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.core.calibration import gaussian_mu
-from dpconvex.core.description import Facts
-from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, guarantee_per_problem
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.smoothing import Kernel, convolve, convolve_vector
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)

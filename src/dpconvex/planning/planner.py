@@ -22,14 +22,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from dpconvex.core.calibration import check_neighbors
 from dpconvex.core.checks import MOST_FEATURES, check_count, check_number, parameter_error
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.fit.fit_plan import gaussian_budget, plan_fit
 from dpconvex.losses import Logistic, Pinball, Softmax, Squared, Tweedie
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.planning import excess_risk
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.core.calibration import check_neighbors
-from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.types import Array
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
+from dpconvex.core.guarantees import Guarantee
 from dpconvex.fit.fit_plan import gaussian_budget
 from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient_descent import AVERAGED
@@ -34,7 +35,6 @@ from dpconvex.planning.excess_risk import (
     rounded_up,
 )
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.core.guarantees import Guarantee
 from dpconvex.privacy.objective_perturbation_calibration import objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
 from dpconvex.smoothing.mixture_and_marginal_kernels import marginal_kernel

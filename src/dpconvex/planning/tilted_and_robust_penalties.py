@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpconvex.core.certificate import Parameters, calibrate
 from dpconvex.core.checks import parameter_error
+from dpconvex.core.guarantees import Guarantee
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.planning.excess_risk import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
@@ -22,8 +24,6 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.core.certificate import Parameters, calibrate
-from dpconvex.core.guarantees import Guarantee
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (

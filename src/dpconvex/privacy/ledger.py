@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 
-from dpconvex.core.checks import check_number, parameter_error
 from dpconvex.core.bounds import PERSON, RECORD
-from dpconvex.privacy.bounds.scores import RELATIONS
+from dpconvex.core.checks import check_number, parameter_error
 from dpconvex.core.description import Facts
 from dpconvex.core.guarantees import (
     ApproxDP,
@@ -26,6 +25,7 @@ from dpconvex.core.guarantees import (
     group_guarantee,
     guarantee_from_dict,
 )
+from dpconvex.privacy.bounds.scores import RELATIONS
 from dpconvex.privacy.ledger_file import MALFORMED, LedgerError, LedgerFile
 from dpconvex.privacy.privacy_filter import (
     COMPOSITIONS,

@@ -30,14 +30,14 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.core.block_products import transform_block
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.private_rows import PrivateAnswers, checked_finite_array, checked_positive
 from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.core.row_coordinates import row_norms, shorten_rows
-from dpconvex.core.block_products import transform_block
 from dpconvex.core.rows import Sums
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.types import Array
 
 #: Weight of the numbers of rows beside the sum over pairs.

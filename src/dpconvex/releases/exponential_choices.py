@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.core.block_products import block_margins, transform_block
-from dpconvex.core.memory_rows import MemoryRows
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.core.linear_bounds import LinearBounds
-from dpconvex.privacy.bounds.scores import ScoreBounds
 from dpconvex.core.certificate import CertificateError
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.core.noise_source import NoiseSource
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy.bounds.scores import ScoreBounds
 from dpconvex.releases.exponential_sampler import exponential_mechanism
 from dpconvex.types import Array
 

@@ -31,12 +31,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpconvex.core.certificate import Certificate, CertificateError
+from dpconvex.core.description import Facts, describe
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import NoiseSource
+from dpconvex.core.pointwise_losses import Loss, PointwiseLoss
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.core.row_coordinates import row_norms, shorten_rows
-from dpconvex.core.memory_rows import MemoryRows
 from dpconvex.core.rows import RowIndices
 from dpconvex.core.summation import block_rows
-from dpconvex.core.pointwise_losses import Loss, PointwiseLoss
 from dpconvex.objectives.empirical import EmpiricalObjective, empirical_with_clamped_targets
 from dpconvex.objectives.objective import ExtendedObjective, Objective
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
@@ -48,9 +51,6 @@ from dpconvex.privacy.bounds.phases import (
     phase_names,
     phases_of,
 )
-from dpconvex.core.certificate import Certificate, CertificateError
-from dpconvex.core.description import Facts, describe
-from dpconvex.core.noise_source import NoiseSource
 from dpconvex.smoothing.moreau_envelopes import moreau
 from dpconvex.types import Array
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
+from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
 from dpconvex.engine import RowMap
 from dpconvex.inputs.settings import Classifier, Fitted, classifies, fitted_names
 from dpconvex.losses import DiscreteHazard, Logistic, ProportionalOdds, Tweedie
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MARGINS, MECHANISMS
-from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
-from dpconvex.core.certificate import Certificate
-from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.types import Array
 
 LEVEL = 0.95  # confidence of intervals that are shown

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.system.atomic_files import write_file_atomically
-from dpconvex.inputs.settings import Fitted
 from dpconvex.core.bounds import RECORD
 from dpconvex.core.certificate import Certificate
 from dpconvex.core.guarantees import GaussianDP, Guarantee
+from dpconvex.inputs.settings import Fitted
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
@@ -30,6 +29,7 @@ from dpconvex.reports.charts import (
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import printable_on_page
 from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:

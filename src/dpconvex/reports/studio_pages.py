@@ -14,14 +14,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MECHANISMS
-from dpconvex.core.certificate import CertificateError
-from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
 from dpconvex.reports.coefficients_and_forecasts import (

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.inputs.settings import Fitted, classifies
 from dpconvex.core.certificate import Certificate
+from dpconvex.inputs.settings import Fitted, classifies
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dpconvex.inputs.settings import Fitted
 from dpconvex.core.bounds import RECORD
 from dpconvex.core.certificate import Certificate, CertifiedNoise
 from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.core.noise_source import FLOATING_POINT
+from dpconvex.inputs.settings import Fitted
 from dpconvex.reports.release_file import ReleaseFileFacts
 
 # By name of a noise term, the released quantity. Other names speak for themselves.

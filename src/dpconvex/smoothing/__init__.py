@@ -32,6 +32,7 @@ from dpconvex.core.smoothing_kernels import (
     LogisticKernel,
     UniformKernel,
 )
+from dpconvex.core.stated_names import register_described
 from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
 from dpconvex.smoothing.moreau_envelopes import (
     BowlMoreau,
@@ -73,3 +74,5 @@ __all__ = [
     "moreau",
     "moreau_vector",
 ]
+
+register_described(globals(), __all__)

@@ -15,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.core.checks import check_positive, parameter_error
 from dpconvex.core.block_products import transform_block
-from dpconvex.losses import vector_losses as vectors
-from dpconvex.core.pointwise_losses import Huber, PointwiseLoss, Squared
-from dpconvex.losses.scaled_and_clamped import Scaled
+from dpconvex.core.checks import check_positive, parameter_error
 from dpconvex.core.convolution import SmoothedLoss
+from dpconvex.core.pointwise_losses import Huber, PointwiseLoss, Squared
+from dpconvex.losses import vector_losses as vectors
+from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.types import Array, ScalarOrArray
 
 POTENTIALS = ("energy", "huber")

@@ -1,1 +1,1 @@
-"""What Python leaves to its users: modules that load on first use, files that are whole or absent."""
+"""Services of the system: modules that load on first use, files that are whole or absent."""

@@ -19,6 +19,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpconvex.core.rows import ClusterLostError, SourceChangedError, Sums
+from dpconvex.core.summation import pairwise_summation
 from dpconvex.engine.dask import partitions
 from dpconvex.engine.dask.partitions import (
     Call,
@@ -30,8 +32,6 @@ from dpconvex.engine.dask.partitions import (
 )
 from dpconvex.engine.dask.schedule import report_progress
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
-from dpconvex.core.rows import ClusterLostError, SourceChangedError, Sums
-from dpconvex.core.summation import pairwise_summation
 from dpconvex.system.lazy_imports import dask
 
 TIMEOUT = "5 minutes"

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from dpconvex.engine.dask.schedule import ScheduledPartition
-from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
 from dpconvex.core.memory_rows import MemoryRows, writable_memory_view
 from dpconvex.core.person_identifiers import exact_identifiers
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import RowMap, SourceChangedError, Sums, is_partitioned
-from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.core.summation import pairwise_summation
+from dpconvex.engine.dask.schedule import ScheduledPartition
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
+from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.system.lazy_imports import dask
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels

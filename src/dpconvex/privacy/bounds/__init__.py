@@ -1,1 +1,1 @@
-"""Sensitivities of what is not one sum over rows of a linear model: pairs, phases, scores, matrices."""
+"""Sensitivities of what is no sum over rows: pairs, phases, scores, matrices, tilted losses."""
