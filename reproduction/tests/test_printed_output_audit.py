@@ -14,6 +14,8 @@ from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6, algorithm_8
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 
+pytestmark = pytest.mark.slow
+
 ALPHA = 0.5
 BOUNDS = LinearBounds(1, 1, Huber(0.1), 1.0, 1.0, alpha=ALPHA)
 # One record with a far target has its minimiser at the loss's slope over alpha, on either side.

@@ -25,6 +25,8 @@ from dpconvex_reproduction.auc_erm.studies import (
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.runner import missing_data
 
+pytestmark = pytest.mark.slow
+
 EPSILONS = (0.05, 0.1, 0.15, 0.5)
 STUDIES = (OUTPUT, OBJECTIVE, DEFAULT, LEAST_SQUARES)
 

@@ -34,6 +34,8 @@ from dpconvex_reproduction.convolution_objective_perturbation.risk_figures impor
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import published_epsilon
 from dpconvex_reproduction.datasets.simulated import make_structured_median
 
+pytestmark = pytest.mark.slow
+
 PAPER = "convolution-objective-perturbation"
 EPSILON = 1.0
 DELTA = 1e-5

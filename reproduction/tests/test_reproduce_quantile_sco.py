@@ -45,6 +45,8 @@ from dpconvex_reproduction.quantile_sco.true_privacy import (
     sizes,
 )
 
+pytestmark = pytest.mark.slow
+
 BY_LABEL = {exhibit.label: exhibit for exhibit in EXHIBITS}
 VARIANTS = {"not private", "paper", "sound", "dpconvex"}
 

@@ -31,7 +31,11 @@ def test_actions_are_pinned():
 
 
 @pytest.mark.parametrize(
-    "target", ["lint", "test", "docs", "dist", "slow", "lowest", "coverage", "mutants"]
+    "target",
+    [
+        *("lint", "test", "docs", "dist", "slow", "lowest", "newest"),
+        *("coverage", "mutants", "workflows", "sbom"),
+    ],
 )
 def test_workflows_run_the_makefile(target):
     texts = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
