@@ -256,9 +256,9 @@ def _determinant(bounds: Any) -> float:
     """Return by how much the logarithm of the Hessian's determinant may differ, by the theorem
     that is stated.
     """
-    if bounds._trace_form is None:
+    if bounds.trace_form is None:
         return float(bounds.rank * math.log1p(bounds.curvature_ratio))
-    _, kappa, _, _, rank = bounds._trace_form
+    _, kappa, _, _, rank = bounds.trace_form
     return rank * math.log1p(kappa / rank)
 
 
