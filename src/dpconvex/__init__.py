@@ -5,6 +5,7 @@
 from typing import TYPE_CHECKING
 
 from dpconvex.core.stated_names import LOADERS
+from dpconvex.models.saved_kinds import ESTIMATORS, INTERVALS
 from dpconvex.system.lazy_imports import on_demand
 from dpconvex.version import __version__
 
@@ -47,18 +48,34 @@ def _load_stated_names() -> None:
     """Import every room that defines what a certificate can name."""
     from dpconvex import losses, smoothing
     from dpconvex.mechanisms import (
-        auc,
+        auc_moments,
         dp_sgd,
         exponential,
-        gradient_descent,
         objective_perturbation,
         output_perturbation,
-        phased,
+        pairwise_objective_perturbation,
+        phased_erm,
+        phased_sgd,
+        plain_descent,
+        private_fit,
+        structured_descent,
     )
     from dpconvex.privacy.bounds import ranking, structured_bounds, tilted_and_robust_bounds
 
 
+def _load_estimators() -> None:
+    """Import the room of estimators, which model files can name."""
+    from dpconvex import estimators
+
+
+def _load_intervals() -> None:
+    """Import the intervals that model files can hold."""
+    from dpconvex.assessment import conformal_intervals
+
+
 LOADERS.append(_load_stated_names)
+ESTIMATORS.loaders.append(_load_estimators)
+INTERVALS.loaders.append(_load_intervals)
 
 if not TYPE_CHECKING:
     # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
-from dpconvex.core import certificate, stated_names
+from dpconvex.core import mechanism_rules, stated_names
+from dpconvex.mechanisms import mechanism
 
 
 @pytest.fixture(autouse=True)
 def taught_mechanisms_are_forgotten(monkeypatch):
     stated_names.load_all_names()  # what is loaded later would be forgotten, too
-    for registry in ("_CALIBRATORS", "_PROVERS"):
-        monkeypatch.setattr(certificate, registry, copy.deepcopy(getattr(certificate, registry)))
+    for registry in (mechanism_rules._RULES, mechanism.MECHANISMS, stated_names.DESCRIBED):
+        monkeypatch.setattr(registry, "_found", dict(registry._found))

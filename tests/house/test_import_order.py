@@ -21,6 +21,7 @@ ORDER = (
     ("solvers",),
     ("releases",),
     ("fit",),
+    ("risk",),
     ("mechanisms",),
     ("planning", "inputs"),
     ("models",),

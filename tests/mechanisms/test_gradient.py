@@ -15,7 +15,7 @@ from dpconvex.core.certificate import CertificateError
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Scaled, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.auc import SEARCH_STEPS, private_auc_median
+from dpconvex.mechanisms.auc_moments import SEARCH_STEPS, private_auc_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
 

@@ -8,7 +8,6 @@ import pytest
 
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.estimators.tilted_and_robust import SparseRobustOutput
 from dpconvex.losses import Huber, L1Norm, Logistic, PairHinge, PairLogistic, Pinball
 from dpconvex.mechanisms import (
     Moments,
@@ -304,7 +303,7 @@ def test_rows_of_weights_are_not_shortened_rows():
 
 def test_variants_of_output_perturbation_compare_too():
     linf = replace(ROBUST, norm="linf")
-    mechanism = SparseRobustOutput()
+    mechanism = OutputPerturbation()
     certificate = mechanism.certify(linf, BUDGET, {"threshold": 2.0})
     with pytest.raises(ValueError, match="has norm='l2'"):
         mechanism.release(robust(ROBUST), certificate, Silent())

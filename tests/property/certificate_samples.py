@@ -46,7 +46,6 @@ from dpconvex.mechanisms import (
     PhasedSGD,
     StructuredGradientDescent,
 )
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
@@ -55,6 +54,7 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,

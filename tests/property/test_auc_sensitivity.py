@@ -16,10 +16,10 @@ from dpconvex.core.row_coordinates import shorten_rows
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pair_losses import PairLoss, PairQuadraticPieces
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import GaussianDP, NoiseSource, PairwiseBounds, PureDP
 from dpconvex.privacy.linear_terms import linear_term_scale
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 
 PROFILE = settings(max_examples=30, derandomize=True, deadline=None)
 SLOW = settings(max_examples=40, derandomize=True, deadline=None)

@@ -23,10 +23,10 @@ from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.dask.rows_and_table import DaskTable
 from dpconvex.losses import Logistic, PairLogistic
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 

@@ -19,8 +19,8 @@ from dpconvex.mechanisms import (
     NoisySGD,
     PhasedERM,
     PhasedSGD,
+    StructuredGradientDescent,
 )
-from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.selection import DPSelect
 

@@ -193,7 +193,7 @@ class Transcript:
         """Steps of stochastic descent, one by one: what a batch sums to is asked, and theta is
         frozen.
         """
-        rate = run.settings["step_size"] / run.size
+        rate = run.settings.step_size / run.size
         for _ in range(steps):
             drawn = np.random.Generator(np.random.SFC64([self.seed, len(self.questions)]))
             run.generator = drawn
@@ -292,7 +292,7 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a
         # third of the time.
-        (release_path, "warn_of_privacy_cost", lambda certificate: None),
+        (release_path, "warn_of_privacy_cost", lambda certificate, settings: None),
         (
             dp_sgd._NoisySGDRun,
             "_take_sgd_steps",

@@ -39,6 +39,7 @@ from dpconvex.inputs.training_data import (
     takes_columns_in_order,
 )
 from dpconvex.models.model_file import REBUILDING, ModelFileError
+from dpconvex.models.saved_kinds import INTERVALS, SavedIntervals
 from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.summary import Summary, summary_text
@@ -515,3 +516,6 @@ def _set_fitted_intervals(
     for name in ("feature_names_in_", "schema_"):
         if hasattr(model, name):
             setattr(intervals, name, getattr(model, name))
+
+
+INTERVALS.add("DPConformal", SavedIntervals(intervals_content, rebuild_intervals))

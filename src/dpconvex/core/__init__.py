@@ -4,7 +4,7 @@ A reviewer who reads this folder has read all that a default fit's certificate r
 a cell is read (`inputs/`). In reading order:
 
 - What is promised: `guarantees`, `calibration`, `description`, `stated_names`, `bounds`,
-  `linear_bounds`, `certificate`.
+  `linear_bounds`, `mechanism_rules`, `certificate`.
 - What is asked: `queries` (kinds of sums, their sensitivities, and the one proof of all),
   `private_rows` (the handle that sums, clips, counts uses and adds noise), `row_coordinates`.
 - How rows are summed: `rows`, `memory_rows`, `block_products`, `dense_kernels`, `row_weights`,

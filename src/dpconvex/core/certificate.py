@@ -5,8 +5,8 @@ composes the stated noise and asks whether the guarantee follows. It never plans
 certificate stays good when later versions choose other noise. It proves consistency, not origin: it
 is not a signature.
 
-Each mechanism registers two rules: :func:`calibrates` derives noise from public facts,
-:func:`proves` says which guarantee stated noise gives.
+Each mechanism registers a rule (:mod:`dpconvex.core.mechanism_rules`): how noise follows from
+public facts, which guarantee stated noise gives, and what its proof covers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +33,15 @@ from dpconvex.core.guarantees import (
     group_guarantee,
     guarantee_from_dict,
 )
+from dpconvex.core.mechanism_rules import (
+    Carries,
+    MechanismRule,
+    Parameters,
+    find_mechanism_rule,
+    known_mechanisms,
+)
 from dpconvex.core.noise_source import EXACT, FAILURE_PROBABILITY, SEEDED, TAIL_PROBABILITY
 from dpconvex.core.several_margin_losses import SeveralMarginLoss
-from dpconvex.core.stated_names import StatedNames
 
 FORMAT = "dpconvex-certificate-1"
 # Raised with every change of what a certificate means or of how noise is drawn.
@@ -47,11 +52,6 @@ ADDED_TO = ("sum", "mean", "count", "coefficients")
 MOST_EPSILON = 150.0
 # Profiles are computed to a relative error of 1e-9, on another platform perhaps with other digits.
 _SLACK = 1 + 4e-9
-# Mechanisms whose sums and counts carry weights of rows. Others must be read and tested before they
-# join.
-_WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
-
-Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain data
 
 
 class CertificateError(ValueError):
@@ -250,6 +250,7 @@ class CertificateCalibration:
     stated: Facts = field(
         default_factory=dict
     )  # public choices that the certificate's parameters state besides
+    decided: Any = None  # the same choices as the object that a run uses, where there is one
 
 
 @dataclass(frozen=True)
@@ -263,45 +264,29 @@ class CertificateProof:
     sampler: str = EXACT
 
 
-Calibrator = Callable[[Any, Guarantee, Parameters], CertificateCalibration]
-Prover = Callable[["Certificate"], CertificateProof]
-Rule = TypeVar("Rule")
-_CALIBRATORS: StatedNames[Calibrator] = StatedNames()
-_PROVERS: StatedNames[Prover] = StatedNames()
-
-
-def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
-    """Register the function that derives noise from public facts for the mechanism of this name."""
-    return partial(_register_certificate_rule, _CALIBRATORS, mechanism)
-
-
-def proves(mechanism: str) -> Callable[[Prover], Prover]:
-    """Register the function that checks the stated releases of a mechanism and says what they
-    give together.
-    """
-    return partial(_register_certificate_rule, _PROVERS, mechanism)
-
-
-def _register_certificate_rule(rules: StatedNames[Rule], mechanism: str, function: Rule) -> Rule:
-    rules.add(mechanism, function)
-    return function
-
-
 def calibrate(
     mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> CertificateCalibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    return _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+    return _mechanism_rule(mechanism).calibrate(bounds, guarantee, parameters)
 
 
-def _find_certificate_rule(rules: StatedNames[Rule], mechanism: object) -> Rule:
+def _mechanism_rule(mechanism: object) -> MechanismRule:
     """Return the rule of a certificate's mechanism."""
-    rule = rules.find(mechanism)
+    rule = find_mechanism_rule(mechanism)
     if rule is None:
         raise CertificateError(
-            f"A certificate's mechanism must be one of {rules.known()}. Got {mechanism!r} instead."
+            f"A certificate's mechanism must be one of {known_mechanisms()}. Got {mechanism!r} "
+            "instead. If it is a mechanism of your own, import the module that defines it first."
         )
     return rule
+
+
+def plain_parameters(parameters: Parameters | None) -> Facts:
+    """Return parameters as the plain data that a certificate states: what JSON can hold."""
+    text = json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item)
+    stated: Facts = json.loads(text)
+    return stated
 
 
 def check_certified_tails(guarantee: Guarantee, numbers: int) -> None:
@@ -369,7 +354,7 @@ class Certificate(CertifiedPromise):
     neighbors: str
     mechanism: str
     theorem: str
-    bounds: Any  # of the kind that check_bounds of its mechanism asks for
+    bounds: Any  # of a kind that its mechanism carries
     noise: dict[str, CertifiedNoise]
     parameters: Facts
     solver_tolerance: float
@@ -386,12 +371,15 @@ class Certificate(CertifiedPromise):
         guarantee: Guarantee,
         parameters: Parameters | None = None,
         seeded: bool = False,
+        calibration: CertificateCalibration | None = None,
     ) -> Certificate:
-        """Derive a certificate from public facts; the only way one is made."""
-        chosen = json.loads(
-            json.dumps(dict(parameters or {}), allow_nan=False, default=np.generic.item)
-        )
-        derived = _find_certificate_rule(_CALIBRATORS, mechanism)(bounds, guarantee, chosen)
+        """Derive a certificate from public facts; the only way one is made.
+
+        A calibration that the mechanism has derived from the same facts is not derived again;
+        whatever it is, it is proved here.
+        """
+        chosen = plain_parameters(parameters)
+        derived = calibration or calibrate(mechanism, bounds, guarantee, chosen)
         draft = cls(
             guarantee,
             bounds.relation,
@@ -515,17 +503,12 @@ class Certificate(CertifiedPromise):
             refuse_malformed_certificate("The public facts do not support the guarantee"),
             np.errstate(all="ignore"),
         ):
-            proof = _find_certificate_rule(_PROVERS, self.mechanism)(self)
+            rule = _mechanism_rule(self.mechanism)
+            self._check_carried_problem(rule.carries)
+            proof = rule.prove(self)
             enough = certified_guarantee_follows(self.guarantee, proof.guarantee)
-        # The sums of the mechanism must carry what the facts say of weights, people and ignored
-        # rows.
+        self._check_carried_rows(rule.carries)
         bounds = self.bounds
-        plain = bounds.unit == RECORD and not bounds.weighted_rows
-        require(
-            plain or self.mechanism in _WEIGHTED_MECHANISMS,
-            f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. "
-            f"Use one of {sorted(_WEIGHTED_MECHANISMS)}.",
-        )
         stated = self.parameters.get("invalid_rows")
         # Facts of other kinds have no such field: their constants hold with and without ignored
         # rows.
@@ -556,24 +539,47 @@ class Certificate(CertifiedPromise):
             )
         return proof
 
-    def check_bounds(self, *kinds: type, several: bool = False) -> None:
-        """Raise unless the mechanism's proof covers these bounds, and several problems where it
-        does not say so.
-        """
-        names = " or ".join(kind.__name__ for kind in kinds)
+    def _check_carried_problem(self, carries: Carries) -> None:
+        """Raise unless the mechanism's proof covers these bounds, margins, levels and problems."""
+        names = " or ".join(kind.__name__ for kind in carries.bounds)
         got = type(self.bounds).__name__
         require(
-            isinstance(self.bounds, kinds),
+            isinstance(self.bounds, carries.bounds),
             f"Mechanism {self.mechanism!r} needs {names}. Got {got} instead.",
         )
         several_margins = isinstance(self.bounds.loss, SeveralMarginLoss)
         require(
-            not several_margins or self.mechanism == "gradient",
-            "Several margins are fitted by 'gradient' only.",
+            not several_margins or carries.several_margins,
+            f"Mechanism {self.mechanism!r} does not carry losses of several margins.",
+        )
+        levels = self.parameters.get("quantile")
+        several_levels = isinstance(levels, list) and len(levels) > 1
+        require(
+            not several_levels or carries.levels,
+            f"Mechanism {self.mechanism!r} does not carry several quantiles in one fit.",
         )
         require(
-            self.problems == 1 or several, f"Mechanism {self.mechanism!r} solves one problem only."
+            self.problems == 1 or carries.problems,
+            f"Mechanism {self.mechanism!r} solves one problem only.",
         )
+
+    def _check_carried_rows(self, carries: Carries) -> None:
+        """Raise unless the mechanism's proof covers people, weights and ignored rows, where the
+        facts have them.
+        """
+        bounds = self.bounds
+        ignored = str(self.parameters.get("invalid_rows")).partition(":")[0] == "ignore"
+        asked = {
+            "people": (bounds.unit != RECORD, "groups and rows_per_person"),
+            "weights": (bounds.weighted_rows, "weights of rows"),
+            "ignored_rows": (bounds.ignored_rows or ignored, "invalid_rows='ignore'"),
+        }
+        for fact, (needed, words) in asked.items():
+            require(
+                not needed or getattr(carries, fact),
+                f"Mechanism {self.mechanism!r} does not carry {words}. Use another mechanism, or "
+                f"state {fact}=True in its 'carries' once its proof and a test cover them.",
+            )
 
     def term(
         self,

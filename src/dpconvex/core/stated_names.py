@@ -18,34 +18,43 @@ Value = TypeVar("Value")
 LOADERS: list[Callable[[], None]] = []
 
 
-class StatedNames(Generic[Value]):
-    """What names of one kind stand for."""
+def load_all_names() -> None:
+    """Import every room that registers names that certificates state."""
+    for load in LOADERS:
+        load()
 
-    def __init__(self) -> None:
+
+class StatedNames(Generic[Value]):
+    """What names of one kind stand for; ``loaders`` import the rooms that register them."""
+
+    def __init__(self, loaders: list[Callable[[], None]] = LOADERS) -> None:
         self._found: dict[str, Value] = {}
+        self.loaders = loaders
 
     def add(self, name: str, value: Value) -> None:
         """Register what a name stands for."""
         self._found[name] = value
+
+    def registered(self, name: str) -> Value | None:
+        """Return what a name stands for so far, without loading any room."""
+        return self._found.get(name)
 
     def find(self, name: object) -> Value | None:
         """Return what a name stands for, or None if no room has registered it."""
         if not isinstance(name, str):
             return None
         if name not in self._found:
-            load_all_names()
+            self._load()
         return self._found.get(name)
 
     def known(self) -> list[str]:
         """Return all names, in the order of the alphabet."""
-        load_all_names()
+        self._load()
         return sorted(self._found)
 
-
-def load_all_names() -> None:
-    """Import every room that registers names."""
-    for load in LOADERS:
-        load()
+    def _load(self) -> None:
+        for load in self.loaders:
+            load()
 
 
 #: Losses and kernels that a description may name, and kinds of bounds.

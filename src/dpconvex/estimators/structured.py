@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpconvex.core.row_weights import RowWeights
 from dpconvex.engine.dask.partitions import partition_objects_to_numbers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import PrivateModel, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import (
     check_optional_positive,
@@ -31,10 +32,10 @@ from dpconvex.inputs.settings import (
     resolve_kernel_setting,
 )
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
-from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
+from dpconvex.planning.mechanism_choice import decide_fit
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector, moreau_vector
 from dpconvex.types import Array
@@ -92,7 +93,7 @@ class PrivateStructuredModel(PrivateModel):
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         owner = type(self).__name__
         norm = check_optional_positive(
             "operator_norm", self.get_params(deep=False)["operator_norm"], owner
@@ -102,7 +103,7 @@ class PrivateStructuredModel(PrivateModel):
         facts = super()._public_facts(privacy_unit, n_features)
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         owner = type(self).__name__
         loss = certificate.bounds.loss
         width = certificate.parameters.get("bandwidth")
@@ -145,7 +146,7 @@ class PrivateStructuredModel(PrivateModel):
         return resolve_kernel_setting(self.kernel, type(self).__name__)
 
     def _bounds(
-        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+        self, facts: FitRequest, n_features: int, n_outputs: int, **own: Any
     ) -> StructuredBounds:
         return StructuredBounds(
             n_samples=facts.n_samples,
@@ -156,7 +157,7 @@ class PrivateStructuredModel(PrivateModel):
             **own,
         )
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> FitDecision:
         owner = type(self).__name__
         facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
@@ -164,13 +165,19 @@ class PrivateStructuredModel(PrivateModel):
             for name in ("alpha", "bandwidth")
         )
         bounds = self._bounds(facts, n_features, n_outputs)
-        request = MechanismRequest(
-            facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth
+        request = replace(
+            facts,
+            task="matrices",
+            bounds=bounds,
+            kernel=self._kernel(n_outputs),
+            alpha=alpha,
+            bandwidth=bandwidth,
+            states_bandwidth=True,
+            envelope=None
+            if self.smoothing == "convolution"
+            else partial(self._smoothed_loss, bounds.loss),
         )
-        chosen = choose_structured_mechanism(self.mechanism, request, owner)
-        planned = cast(StructuredBounds, chosen.bounds)
-        fitted = replace(planned, loss=self._smoothed_loss(bounds.loss, planned.loss))
-        return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
+        return decide_fit(self.mechanism, request)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
         """Return the certificate of a structured fit, before any data: equal to ``certificate_``
@@ -224,10 +231,10 @@ class PrivateStructuredModel(PrivateModel):
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
     def _objectives(
-        self, A: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
+        self, A: object, targets: Sequence[object], plan: FitDecision, weights: RowWeights | None
     ) -> Sequence[Objective]:
         bounds = plan.certificate.bounds
-        limit = _structured_target_limit(plan.certificate)
+        limit = plan.mechanism.matrix_target_limit(plan.certificate, plan.settings)
         (Y,) = targets
         records = self._records(cast(Array, A), cast(Array, Y), bounds, limit)
         return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
@@ -242,7 +249,7 @@ class PrivateStructuredModel(PrivateModel):
             A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled
         )
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         (self.coef_,) = coefficients
         self.intercept_ = 0.0
 
@@ -283,27 +290,6 @@ class PrivateStructuredModel(PrivateModel):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _structured_target_limit(certificate: Certificate) -> float:
-    """Return the public bound to which structured targets are clamped: margins hardly ever come
-    near it.
-
-    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are
-    far more records than the nominal number, targets are clamped a little early, which costs no
-    privacy.
-    """
-    bounds = certificate.bounds
-    terms = certificate.noise
-    n = bounds.n_samples
-    if "gradients" in terms:
-        descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
-        longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get(
-            "batch_size", n
-        )
-        return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    linear_norm = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
-    return float(bounds.target_reach(linear_norm))
 
 
 def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
@@ -508,7 +494,7 @@ class DPL1Link(PrivateStructuredModel):
         return L1WithLink(outputs - 1, self._link_loss())
 
     def _bounds(
-        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+        self, facts: FitRequest, n_features: int, n_outputs: int, **own: Any
     ) -> StructuredBounds:
         norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
         shared = self._shared_matrix(n_features)
@@ -517,7 +503,7 @@ class DPL1Link(PrivateStructuredModel):
             facts, n_features, n_outputs if shared is None else len(shared) + 1, **own
         )
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         facts = super()._public_facts(privacy_unit, n_features)
         shared = self._shared_matrix(n_features)
         if shared is None:
@@ -528,7 +514,7 @@ class DPL1Link(PrivateStructuredModel):
     def _kernel(self, outputs: int) -> Kernel:
         return super()._kernel(max(2, outputs))
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         bounds = certificate.bounds
         stated["shared matrix"] = (

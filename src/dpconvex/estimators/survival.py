@@ -19,12 +19,12 @@ from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import invalid_rows_setting, least_rows
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.types import Array
 
 _MOST_PERIODS = 200
@@ -188,7 +188,7 @@ class DPDiscreteHazard(PrivateLinearModel):
             raise parameter_error("horizons", owner, allowed, f"{len(ends)} others")
         return ends
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         ends = self._public_horizons()
         return {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
@@ -196,7 +196,7 @@ class DPDiscreteHazard(PrivateLinearModel):
             "horizons": (certificate.parameters.get("horizons"), list(ends)),
         }
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> FitDecision:
         owner = type(self).__name__
         ends = self._public_horizons()
         if privacy_unit.people:
@@ -234,7 +234,7 @@ class DPDiscreteHazard(PrivateLinearModel):
         outcomes = HazardOutcomes(self._public_horizons())
         return X, [outcomes(y) if isinstance(y, np.ndarray) else outcomes], X.shape
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         coef, baseline = self._in_user_units(list(coefficients[0]), plan)
         self.coef_ = coef[0]
         self.intercept_ = float(baseline[0])

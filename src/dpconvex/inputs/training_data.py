@@ -28,7 +28,7 @@ from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.schema import Schema
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision
 from dpconvex.system.lazy_imports import nw
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ _FILL = (
     "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
     "with neighbors='add_or_remove_one', where the number of rows is private."
 )
-# Mechanisms that visit records one by one, in an order of their own.
-_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
 def _training_float_types(X: Any) -> Any:
@@ -249,7 +247,7 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
 def map_training_rows(
     X: object,
     target: object,
-    plan: MechanismPlan,
+    plan: FitDecision,
     owner: str,
     row_weights: RowWeights | None = None,
 ) -> Rows:
@@ -257,11 +255,11 @@ def map_training_rows(
     may be a function.
     """
     here = isinstance(X, np.ndarray) or issparse(X)
-    if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
+    if not here and not plan.mechanism.takes_partitions:
         raise ValueError(
-            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one "
-            "and needs them in memory. Use 'objective', 'output' or 'gradient' with Dask "
-            "collections, or pass X.compute()."
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} needs records in memory: it "
+            "visits them one by one, or does not state that sums over partitions are enough. Use "
+            "'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
     row_map = plan.row_map
     shift = plan.target_shift

@@ -46,6 +46,7 @@ from dpconvex.objectives.pairwise_objective import PairwiseObjective
 from dpconvex.privacy.bounds.phases import (
     DRAWN,
     Phase,
+    PhaseSettings,
     anchored_phase_bounds,
     assignment_for,
     phase_names,
@@ -195,16 +196,20 @@ def certified_minimiser(
 
 
 def release_phased_minimisers(
-    objective: Any, certificate: Certificate, noise: NoiseSource
+    objective: Any,
+    certificate: Certificate,
+    noise: NoiseSource,
+    settings: PhaseSettings,
+    one_pass: bool,
 ) -> Array:
     """Return the last phase's perturbed minimiser; every phase starts from the point that the one
     before released.
 
-    The certificate, of a phased method, states the noise of every phase; rows are in memory.
+    The certificate, of a phased method, states the noise of every phase; rows are in memory. A
+    phase minimises its objective, or passes over its records once.
     """
     check_minimised_objective(objective, certificate)
     bounds = certificate.bounds
-    settings = certificate.parameters[certificate.mechanism]
     answers = PrivateAnswers(certificate.noise, noise)
     point = np.zeros(bounds.dimension)
     phases = phases_of(bounds.n_samples, settings)
@@ -214,11 +219,19 @@ def release_phased_minimisers(
     for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
         term = answers.claim(name, dimension=bounds.dimension)
         exact = phase_minimiser(
-            objective, certificate, phase, term.tolerance, chosen, point, noise.generator
+            objective,
+            certificate,
+            phase,
+            term.tolerance,
+            chosen,
+            point,
+            noise.generator,
+            settings.radius,
+            one_pass,
         )
         point = answers.release(term, exact)
         # A projection of what was released: no privacy cost.
-        point = point * min(1.0, settings["radius"] / max(float(np.linalg.norm(point)), 1e-300))
+        point = point * min(1.0, settings.radius / max(float(np.linalg.norm(point)), 1e-300))
     return point
 
 
@@ -245,13 +258,15 @@ def phase_minimiser(
     chosen: RowIndices,
     start: Array,
     generator: np.random.Generator,
+    radius: float,
+    one_pass: bool,
 ) -> Array:
-    """Return the minimiser of a phase's chosen records, anchored, or a pass's mean: what noise
-    is added to.
+    """Return the minimiser of a phase's chosen records, anchored to a start within a radius, or a
+    pass's mean: what noise is added to.
     """
     bounds = certificate.bounds
     rows = cast(MemoryRows, objective.rows)
-    if certificate.mechanism == "phased-sgd":
+    if one_pass:
         return mean_minimiser_of_pass(
             rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator
         )
@@ -263,7 +278,7 @@ def phase_minimiser(
     problem = EmpiricalObjective(
         held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start
     )
-    linear_norm = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
+    linear_norm = phase.anchor * radius
     problem = empirical_with_clamped_targets(problem, replace(local, loss=loss), linear_norm)
     return certified_minimiser(None, problem, start, tolerance)
 

@@ -133,12 +133,12 @@ def render_report(
         epsilons=[(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in deltas],
         noise=[
             (
-                wording.quantity_wording(name),
+                wording.quantity_wording(certificate, name),
                 wording.noise_wording(term, certificate.bounds.counted),
             )
             for name, term in certificate.noise.items()
         ],
-        mechanism=wording.mechanism_wording(certificate.mechanism),
+        mechanism=wording.mechanism_wording(certificate),
         sampler=wording.sampler_wording(certificate),
         facts=_report_public_facts(certificate),
         settings=_report_settings(certificate),

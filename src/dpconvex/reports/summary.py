@@ -58,7 +58,7 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
         ),
         ("promised to", certificate.unit),
         ("neighbours", wording.neighbors_wording(certificate)),
-        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
+        ("mechanism", wording.mechanism_wording(certificate)),
         ("because", certificate.theorem),
         ("public facts", wording.public_facts_wording(certificate)),
         *(

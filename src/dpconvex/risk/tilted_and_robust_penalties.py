@@ -13,18 +13,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpconvex.core.certificate import Parameters, calibrate
-from dpconvex.core.checks import parameter_error
-from dpconvex.core.guarantees import Guarantee
-from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.planning.excess_risk import CURVATURE, MARGIN_VARIANCE, penalised_excess
 from dpconvex.privacy.bounds.ranking import TopRankBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     RobustBounds,
     TiltedBounds,
     WorstShareBounds,
 )
+from dpconvex.risk.excess_risk import CURVATURE, MARGIN_VARIANCE, penalised_excess
 
+# Mean curvature and variance of the margins that are expected, by the kind of the loss: of
+# residuals in mapped units, where targets fill [-1, 1].
+_POPULATIONS = {"margin": (CURVATURE, MARGIN_VARIANCE), "residual": (0.7, 0.1)}
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (
     None,
@@ -40,38 +39,17 @@ _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderat
 Penalised = TypeVar("Penalised", TiltedBounds, WorstShareBounds, RobustBounds)
 
 
-def output_penalty_mechanism(mechanism: object, owner: str) -> OutputPerturbation:
-    """Return the output perturbation that ``mechanism`` stands for, or raise."""
-    if isinstance(mechanism, OutputPerturbation):
-        return mechanism
-    if isinstance(mechanism, str) and mechanism in ("auto", "output"):
-        return OutputPerturbation()
-    allowed = (
-        "'auto', 'output' or an OutputPerturbation object: its objective is no sum of "
-        "rank-one records"
-    )
-    raise parameter_error("mechanism", owner, allowed, repr(mechanism))
-
-
-def with_best_output_penalty(
-    bounds: Penalised,
-    guarantee: Guarantee,
-    parameters: Parameters,
-    alpha: float | None = None,
-    curvature: float = CURVATURE,
-    margin_variance: float = MARGIN_VARIANCE,
-) -> Penalised:
+def with_best_penalty(bounds: Penalised, unit: float, alpha: float | None = None) -> Penalised:
     """Return the bounds with the penalty, and for a tilt the wall, of smallest predicted risk.
 
     Against an adversary, noise of standard deviation t per coordinate adds about
     ``radius d t sqrt(2/pi)`` (``linf``) or ``radius t sqrt(d) / 2`` (``l2``) to what is taken from
     a margin; a mean slope turns it into loss.
 
-    ``alpha`` is fixed by the user or None, and a ``coef_bound`` that is given stays; ``parameters``
-    are the mechanism's public ones. ``curvature`` and ``margin_variance`` are those of the
-    reference population.
+    ``unit`` is the noise per coefficient for a sensitivity of 1. ``alpha`` is fixed by the user or
+    None, and a ``coef_bound`` that is given stays.
     """
-    unit = _output_noise_per_sensitivity(bounds, guarantee, parameters)
+    curvature, margin_variance = _POPULATIONS[bounds.loss.kind]
     alphas = _ALPHAS if alpha is None else np.array([alpha])
     walls: list[dict[str, Any]] = [{}]
     if isinstance(bounds, TiltedBounds) and bounds.coef_bound is None:
@@ -101,31 +79,17 @@ def with_best_output_penalty(
     return replace(best, alpha=float(f"{best.alpha:.3g}") if alpha is None else alpha)
 
 
-def top_rank_output_penalty(
-    bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters
-) -> float:
-    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20."""
+def top_rank_penalty(bounds: TopRankBounds, unit: float) -> float:
+    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20.
+
+    ``unit`` is the noise per coefficient for a sensitivity of 1.
+    """
     # Only the order of scores counts. A larger penalty makes them all smaller and the noise with
     # them, but for what the sensitivity owes to long coefficients; it makes less of the top, as all
     # records then are near the same score.
-    noise = _output_noise_per_sensitivity(bounds, guarantee, parameters) * bounds.row_norm
+    noise = unit * bounds.row_norm
     noise *= math.sqrt(bounds.n_features)
     for alpha in map(float, np.geomspace(1e-5, 1e5, 200)):
         if noise * replace(bounds, alpha=alpha).minimiser_sensitivity() <= _SCORE_NOISE:
             break
     return float(f"{alpha:.3g}")
-
-
-def _output_noise_per_sensitivity(
-    bounds: TiltedBounds | WorstShareBounds | TopRankBounds | RobustBounds,
-    guarantee: Guarantee,
-    parameters: Parameters,
-) -> float:
-    """Return the noise per coefficient for a sensitivity of 1: it is proportional to the
-    sensitivity.
-    """
-    facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
-    calibration = calibrate("output", facts, guarantee, parameters)
-    return calibration.noise["release"].coordinate_std / facts.minimiser_sensitivity(
-        calibration.solver_tolerance
-    )

@@ -19,16 +19,16 @@ every second moment is 1. Where records are few, the fit falls back to a private
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 
-from dpconvex.core.certificate import CertifiedNoise, Parameters, calibrate
+from dpconvex.core.certificate import CertifiedNoise
 from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
+from dpconvex.core.mechanism_rules import Calibrator, Parameters
 from dpconvex.fit.constants import FINE_WIDTH
 from dpconvex.fit.fit_plan import (
     FitConfig,
@@ -36,8 +36,7 @@ from dpconvex.fit.fit_plan import (
     planned_gradient_noise,
     planned_quantile_level,
 )
-from dpconvex.losses import Huber, Pinball
-from dpconvex.smoothing import Kernel, LogisticKernel, convolve
+from dpconvex.smoothing import Kernel, LogisticKernel
 from dpconvex.types import Array
 
 # Bounds hold all targets, so wider residuals would leave next to nothing for the features to
@@ -47,7 +46,6 @@ RATE_SCALES = np.geomspace(0.3, 3.0, 5)  # of rates, in units of the mean
 # Squared norm of a row at its bound over its mean: a column's standard deviation is a quarter of
 # its bound.
 SPREAD = 16
-NO_CURVATURE = 1e9  # penalty over curvature at which the curvature costs no epsilon worth naming
 NO_PENALTY = 1e-12  # stands for no penalty
 CURVATURE = 0.15  # mean curvature of a classifier's loss
 MARGIN_VARIANCE = 2.0
@@ -55,15 +53,7 @@ SPREADS = np.array(
     [1 / 4, 1 / 16, 1 / 64]
 )  # mean squared norm of a classifier's row over its bound
 _EXCESS_FLOOR = 0.01  # relative excess risk below which more accuracy is not worth a trade
-_LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits of the minimiser
-_BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
-_LEVEL_PULLS = np.linspace(0.2, 1.0, 9)  # from near the median to the wanted quantile
-_LEVEL_DIGITS = 6
-_QUANTILE_ALPHAS = np.geomspace(1e-7, 10.0, 161)
 _CLASSIFIER_ALPHAS = np.geomspace(1e-7, 10.0, 49)
-_HUBER_WIDTH = 0.25  # of output perturbation of means, in half ranges of the target
-# a Huber loss has less curvature than the square of the closed form; read off 107 simulations
-_HUBER_FACTOR = 1.6
 _RATE_NOISE = (
     3.0  # limits of a rate's slopes are wider than those of even tails; read off 10 simulations
 )
@@ -181,222 +171,43 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit) * unit:.3g}")
 
 
-def prescription_noise_stds(
-    mechanism: str, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters | None = None
-) -> tuple[float, float]:
-    """Return the prescribed noise per coordinate of gradient sum and coefficients; infinite
-    where none suffices.
-    """
-    try:
-        noise = calibrate(mechanism, bounds, guarantee, parameters or {}).noise
-    except ValueError:
-        return math.inf, math.inf
-    return noise["objective"].coordinate_std if "objective" in noise else 0.0, noise[
-        "release"
-    ].coordinate_std
-
-
-@lru_cache(maxsize=256)
-def objective_prescription(
-    quantile: float,
-    kernel: Kernel,
+def perturbation_noise_stds(
+    calibrate: Calibrator,
     bounds: LinearBounds,
     guarantee: Guarantee,
-    alpha: float | None = None,
-    bandwidth: float | None = None,
-) -> Prescription:
-    """Prescribe penalty, bandwidth and level of the smallest predicted excess risk for objective
-    perturbation.
-
-    Parameters
-    ----------
-    quantile, kernel : float, Kernel
-        The loss to be smoothed.
-    bounds, guarantee : LinearBounds, PureDP or ApproxDP
-        Public facts, of which ``loss`` and ``alpha`` are ignored, and the budget.
-    alpha, bandwidth : float, optional
-        Fixed by the user, in mapped units; a fixed bandwidth also fixes the level at ``quantile``.
+    parameters: Parameters | None = None,
+) -> tuple[float, float]:
+    """Return the noise per coordinate of gradient sum and coefficients that a mechanism derives
+    for an objective or its minimiser; infinite where none suffices.
     """
-    n = bounds.n_samples
-    plain = replace(bounds, loss=convolve(Pinball(quantile), kernel, 1.0), alpha=1.0)
-    curvature = plain.smoothness  # at bandwidth 1; inversely proportional to it
-    # With next to no curvature every offered guarantee has its noise: others are refused here, by
-    # the mechanism.
-    calibrate("objective", replace(plain, alpha=NO_CURVATURE * curvature), guarantee, {})
-    widths = _BANDWIDTHS if bandwidth is None else np.array([float(bandwidth)])
-    pulls = _LEVEL_PULLS if bandwidth is None else np.ones(1)
-    levels = 0.5 + pulls * (quantile - 0.5)
-    slopes = np.maximum(levels, 1 - levels) / max(quantile, 1 - quantile)
-
-    def stds_at(ratios: Array) -> Array:
-        """Return both kinds of noise at each curvature ratio; that of coefficients for a
-        bandwidth of 1.
-        """
-        facts = [replace(plain, alpha=float(penalty)) for penalty in curvature / (n * ratios)]
-        return np.array([prescription_noise_stds("objective", each, guarantee) for each in facts])
-
-    if alpha is None:
-        # A grid of curvature ratios: the noise depends on alpha and bandwidth through their product
-        # only.
-        epsilon = guarantee.epsilon(guarantee.delta(math.inf))
-        ratios = np.expm1(np.geomspace(1e-4, 0.9, 40) * 0.99 * min(epsilon, _LARGEST_EPSILON))
-        stds = stds_at(ratios)
-        alphas = curvature / (n * np.outer(widths, ratios))
-        noises = np.broadcast_to(stds[:, 0] / n, alphas.shape)
-        releases = np.outer(widths, stds[:, 1])
-    else:
-        alphas = np.full((len(widths), 1), alpha)
-        stds = stds_at(curvature / (n * alpha * widths))
-        noises = stds[:, :1] / n
-        releases = widths[:, None] * stds[:, 1:]
-    usable = np.isfinite(noises)
-    require_usable_prescription(bool(usable.any()), "bandwidth fits this alpha")
-    noise, release = (
-        np.where(usable, each, 1.0)[..., None, None] * slopes[:, None]
-        for each in (noises, releases)
-    )
-    excess = quantile_excess(
-        quantile,
-        bounds.dimension,
-        reference_moment(bounds),
-        RESIDUAL_SCALES,
-        alpha=alphas[..., None, None],
-        gradient_std=noise,
-        release_std=release,
-        bandwidth=widths[:, None, None, None],
-        kernel=kernel,
-        level=levels[:, None],
-    )
-    score = np.where(usable[..., None], mean_excess(excess), np.inf)
-    i, j, k = np.unravel_index(np.argmin(score), score.shape)
-    return Prescription(
-        alpha=rounded_up(float(alphas[i, j])) if alpha is None else alpha,
-        excess_risk=float(score[i, j, k]),
-        bandwidth=rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
-        level=round(float(levels[k]), _LEVEL_DIGITS),
-    )
-
-
-def require_usable_prescription(found: bool, what: str) -> None:
-    """Raise unless objective perturbation has noise for one of the penalties and bandwidths that
-    were tried.
-    """
-    if not found:
-        raise ValueError(
-            f"No {what}: the curvature of the smoothed loss costs more than epsilon. Use a larger "
-            "alpha or bandwidth, or leave them to None."
-        )
-
-
-def may_be_level(level: float, quantile: float) -> bool:
-    """Return whether :func:`objective_prescription` may smooth the loss of this level for a
-    quantile.
-    """
-    ends = 0.5 + _LEVEL_PULLS[[0, -1]] * (quantile - 0.5)
-    return bool(
-        ends.min() <= level + 10.0**-_LEVEL_DIGITS and level - 10.0**-_LEVEL_DIGITS <= ends.max()
-    )
-
-
-def output_prescription(
-    quantile: float, bounds: LinearBounds, guarantee: Guarantee, alpha: float | None = None
-) -> Prescription:
-    """Prescribe the penalty of the smallest predicted excess for output perturbation of the plain
-    pinball loss.
-
-    Parameters
-    ----------
-    quantile, bounds, guarantee, alpha
-        As in :func:`objective_prescription`; GaussianDP is offered too.
-    """
-    alphas = _QUANTILE_ALPHAS if alpha is None else np.array([float(alpha)])
-    stds = _release_stds(replace(bounds, loss=Pinball(quantile)), guarantee, alphas)[:, None]
-    facts = quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES
-    score = mean_excess(quantile_excess(*facts, alpha=alphas[:, None], release_std=stds))
-    best = int(np.argmin(score))
-    return Prescription(
-        rounded_up(float(alphas[best])) if alpha is None else alpha,
-        float(score[best]),
-        level=quantile,
-    )
-
-
-def _release_stds(bounds: LinearBounds, guarantee: Guarantee, alphas: Array) -> Array:
-    """Return the noise per coefficient of output perturbation, for each penalty."""
-    facts = [replace(bounds, alpha=float(alpha)) for alpha in alphas]
-    return np.array(
-        [calibrate("output", each, guarantee, {}).noise["release"].coordinate_std for each in facts]
-    )
-
-
-def linear_preset(bounds: LinearBounds, guarantee: Guarantee, radius: float) -> Prescription:
-    r"""Prescribe the penalty of output perturbation that minimises a dimension-free bound on the
-    excess risk.
-
-    A record sees the noise through its own row only, so noise of standard deviation t per
-    coordinate adds at most ``beta t^2 / 2`` (smooth losses: beta bounds the trace of a record's
-    Hessian) and at most ``L t sqrt(2/pi)`` to the expected loss; the penalty adds
-    ``alpha radius^2 / 2`` against the best coefficients in the ball. The paper's bounds have a
-    factor d or sqrt(d) in the place of these.
-
-    Parameters
-    ----------
-    bounds, guarantee : LinearBounds, PureDP, ApproxDP or GaussianDP
-        Public facts of any linear model, of which ``alpha`` is ignored, and the budget.
-    radius : float
-        Public norm of the coefficients to compete with.
-
-    Examples
-    --------
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.privacy import ApproxDP
-    >>> bounds = LinearBounds(100_000, 20, Logistic(), row_norm=1.0, max_norm=1.0)
-    >>> linear_preset(bounds, ApproxDP(1.0, 1e-6), radius=2.0).alpha
-    0.00155
-    """
-    alphas = np.geomspace(1e-8, 10.0, 400)
-    stds = _release_stds(bounds, guarantee, alphas)
-    noise = bounds.lipschitz * stds * math.sqrt(2 / math.pi)
-    if math.isfinite(bounds.smoothness):
-        noise = np.minimum(noise, bounds.smoothness * stds**2 / 2)
-    risks = alphas * radius**2 / 2 + noise
-    best = int(np.argmin(risks))
-    return Prescription(rounded_up(float(alphas[best])), float(risks[best]))
-
-
-def output_squares_excess(
-    bounds: LinearBounds, guarantee: Guarantee, moment: float, scales: Array
-) -> Array:
-    """Return the relative excess squared error of output perturbation, at each residual scale."""
-    bounds = replace(bounds, loss=Huber(_HUBER_WIDTH))
-    alpha = linear_preset(bounds, guarantee, radius=1.0).alpha
-    (std,) = _release_stds(bounds, guarantee, np.array([alpha]))
-    moments = np.array([1.0, *[moment] * bounds.n_features])
-    shrunk = alpha / (moments + alpha)
-    added = float(moments @ shrunk**2 / bounds.dimension + std**2 * moments.sum())
-    return bounds.dimension / bounds.n_samples + _HUBER_FACTOR * added / scales**2
+    try:
+        noise = calibrate(bounds, guarantee, parameters or {}).noise
+    except ValueError:
+        return math.inf, math.inf
+    linear_term = noise["objective"].coordinate_std if "objective" in noise else 0.0
+    return linear_term, noise["release"].coordinate_std
 
 
 def classifier_prescription(
-    mechanism: str,
+    calibrate: Calibrator,
     bounds: LinearBounds,
     guarantee: Guarantee,
     parameters: Parameters,
     alpha: float | None = None,
 ) -> Prescription:
     """Prescribe the penalty of the smallest predicted excess for perturbation of a smooth margin
-    loss.
+    loss, by a mechanism that calibrates so.
     """
     alphas = _CLASSIFIER_ALPHAS if alpha is None else np.array([alpha])
     facts = [replace(bounds, alpha=float(each)) for each in alphas]
     sums, releases = np.array(
-        [prescription_noise_stds(mechanism, each, guarantee, parameters) for each in facts]
+        [perturbation_noise_stds(calibrate, each, guarantee, parameters) for each in facts]
     ).T
     risks = penalised_excess(bounds, alphas, sums / bounds.n_samples, releases)
     best = int(np.argmin(risks))
     if not math.isfinite(risks[best]):
         if isinstance(guarantee, GaussianDP):  # not every mechanism offers it, and then says so
-            calibrate(mechanism, facts[-1], guarantee, parameters)
+            calibrate(facts[-1], guarantee, parameters)
         remedy = "Give a larger budget." if alpha is None else "Use a larger alpha, or None."
         raise ValueError(
             "No penalty fits this budget: the curvature of the loss costs more than epsilon. "
