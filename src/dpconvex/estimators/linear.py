@@ -217,7 +217,7 @@ class PrivateLinearModel(PrivateModel):
         rows = [map_training_rows(X, target, plan, owner, weights) for target in targets]
         if not plan.mechanism.takes_rows:
             return [self._objective(each, certificate) for each in rows]
-        return [rows] if certificate.problems == 1 else [[each] for each in rows]
+        return [rows] if plan.targets > 1 else [[each] for each in rows]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         return None

@@ -25,8 +25,9 @@ from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive, resolve_bounds_setting
 from dpconvex.losses import Tweedie
+from dpconvex.mechanisms.mechanism import resolve_mechanism
 from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
-from dpconvex.planning.mechanism_choice import decide_fit
+from dpconvex.planning.mechanism_choice import decide_fit, is_auto
 from dpconvex.types import Array
 
 _RAW = 2.0**40  # largest response, and reciprocal of the smallest rate, where no bounds are public
@@ -142,16 +143,22 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
             alpha=check_optional_positive("alpha", self.alpha, owner),
             raw_target=raw,
         )
-        decision = decide_fit(self.mechanism, request)
+        found = self.mechanism
+        if not is_auto(found) and not resolve_mechanism(found, owner).is_for("rates"):
+            raise self._refusal(found)
+        decision = decide_fit(found, request)
         # Other powers round twice where slopes are not those of the core.
         fine = loss.power in (1.0, 1.5, 2.0)
         if not decision.mechanism.takes_rows and (raw or not fine):
-            raise ValueError(
-                f"{owner} offers the mechanism 'gradient', and with 'target_bounds' and a power "
-                "of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
-                f"{decision.mechanism.name!r} instead. Give target_bounds, or a delta above 0."
-            )
+            raise self._refusal(decision.mechanism.name)
         return decision
+
+    def _refusal(self, mechanism: object) -> ValueError:
+        return ValueError(
+            f"{type(self).__name__} offers the mechanism 'gradient', and with 'target_bounds' and a "
+            "power of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
+            f"{mechanism!r} instead. Give target_bounds, or a delta above 0."
+        )
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: FitDecision) -> tuple[Array, Array]:

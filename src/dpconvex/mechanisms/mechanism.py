@@ -242,6 +242,7 @@ class PrivateMechanism:
             None if request.row_map is None else self.mapped_by(request.row_map),
             request.target_shift,
             request.target_scale,
+            request.targets,
             predicted_risk,
         )
 

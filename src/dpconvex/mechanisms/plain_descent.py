@@ -156,10 +156,14 @@ class PlainDescent(PrivateMechanism):
         checked_plain_choices(certificate.bounds, **{name: stated[name] for name in names})
         return prove_queries(certificate)
 
+    def adapted_to(self, request: FitRequest) -> PlainDescent:
+        """Return itself; raise where several quantiles are asked."""
+        refuse_several_quantiles(request.levels)
+        return self
+
     def prepare(self, request: FitRequest) -> FitDecision:
         """Decide the descent: the loss as it is, the user's penalty or none."""
         check_convolution_is_asked(request)
-        refuse_several_quantiles(request.levels)
         bounds = replace(
             request.bounds,
             alpha=request.alpha or 0.0,

@@ -166,4 +166,5 @@ class FitDecision:
     row_map: RowMap = None  # type: ignore[assignment]  # records that are matrices have none
     target_shift: float = 0.0
     target_scale: float = 1.0
+    targets: int = 1  # that one run takes, of the same rows
     predicted_risk: float = math.inf  # infinite where none is needed

@@ -122,18 +122,16 @@ def _check_carried(mechanism: PrivateMechanism, request: FitRequest) -> None:
     carries = mechanism.carries
     if not isinstance(request.bounds, carries.bounds):
         kind = type(request.bounds).__name__
-        raise _lacking(mechanism, request, f"bounds=({kind},)", f"public facts of the kind {kind}")
+        raise _lacking(mechanism, request, f"bounds=({kind},)", TASKS[request.task])
     several_margins = isinstance(request.bounds.loss, losses.SeveralMarginLoss)
     several_problems = request.problems > 1 and request.joint_loss is None
+    people = request.people or request.rows_per_person > 1
     asked = {
-        "people": (
-            request.people or request.rows_per_person > 1,
-            "people, whom groups and rows_per_person are about",
-        ),
+        "people": (people, "groups and rows_per_person"),
         "weights": (request.weighted_rows, "weights of rows"),
         "ignored_rows": (request.ignored_rows, "invalid_rows='ignore'"),
         "levels": (bool(request.levels), "several quantiles in one fit"),
-        "problems": (several_problems, "several problems on the same rows, one for each class"),
+        "problems": (several_problems, "several classes, one against the rest"),
         "several_margins": (several_margins, "losses of several margins"),
     }
     for fact, (needed, words) in asked.items():
@@ -143,13 +141,20 @@ def _check_carried(mechanism: PrivateMechanism, request: FitRequest) -> None:
 
 def _lacking(mechanism: PrivateMechanism, request: FitRequest, fact: str, words: str) -> Exception:
     """Return the refusal of a mechanism that does not carry a fact."""
+    name = fact.partition("=")[0]
+    others = [
+        kind.word
+        for kind in known_mechanism_kinds()
+        if kind.word and kind.is_for(request.task) and getattr(kind.carries, name) is True
+    ]
+    allowed = " or ".join(map(repr, ["auto", *others]))
     remedy = (
-        f"Use another mechanism; or state {fact} in the 'carries' of this one, once its proof and "
-        "a test cover it."
+        f"Or state {fact} in the 'carries' of {type(mechanism).__name__}, once its proof and a test "
+        "cover it."
     )
-    kind = type(mechanism).__name__
-    allowed = f"one that carries {words}"
-    return parameter_error("mechanism", request.owner, allowed, kind, remedy)
+    return parameter_error(
+        "mechanism", request.owner, f"{allowed} for {words}", repr(mechanism), remedy
+    )
 
 
 def _candidates_for_rows(request: FitRequest) -> Sequence[PrivateMechanism]:
