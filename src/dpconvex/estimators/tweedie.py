@@ -155,8 +155,8 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
 
     def _refusal(self, mechanism: object) -> ValueError:
         return ValueError(
-            f"{type(self).__name__} offers the mechanism 'gradient', and with 'target_bounds' and a "
-            "power of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
+            f"{type(self).__name__} offers the mechanism 'gradient', and with 'target_bounds' and "
+            "a power of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
             f"{mechanism!r} instead. Give target_bounds, or a delta above 0."
         )
 

@@ -149,8 +149,8 @@ def _lacking(mechanism: PrivateMechanism, request: FitRequest, fact: str, words:
     ]
     allowed = " or ".join(map(repr, ["auto", *others]))
     remedy = (
-        f"Or state {fact} in the 'carries' of {type(mechanism).__name__}, once its proof and a test "
-        "cover it."
+        f"Or state {fact} in the 'carries' of {type(mechanism).__name__}, once its proof and a "
+        "test cover it."
     )
     return parameter_error(
         "mechanism", request.owner, f"{allowed} for {words}", repr(mechanism), remedy
