@@ -237,14 +237,13 @@ class Transcript:
         self._batches[place] = np.concatenate([[permutation.size], found])
         return found
 
-    def structured(self, objective, certificate, generator):
+    def structured(self, objective, certificate, generator, settings):
         """One step of stochastic descent on matrices, from 0: what its batch sums to is asked."""
         term = certificate.noise["gradients"]
-        settings = certificate.parameters["sgd"]
-        rate = settings["step_size"] / settings["batch_size"]
+        rate = settings.step_size / settings.batch_size
         generator = np.random.Generator(np.random.SFC64([self.seed]))
         silent = replace(certificate, noise={"gradients": replace(term, scale=1e-300, releases=1)})
-        value = -_STRUCTURED(objective, silent, generator) / rate
+        value = -_STRUCTURED(objective, silent, generator, settings) / rate
         return -rate * self._batch(value, generator)
 
     def release(self, mechanism, objective, certificate, *rest):

@@ -436,7 +436,7 @@ class NoisySGD(PrivateMechanism):
     ) -> Array:
         generator = fast_sgd_generator(noise)
         if isinstance(objective, StructuredObjective):
-            return descend_noisy_sgd(objective, certificate, settings, generator)
+            return descend_noisy_sgd(objective, certificate, generator, settings)
         return _NoisySGDRun(objective, certificate, settings, generator).run()
 
 
@@ -582,8 +582,8 @@ def fast_sgd_generator(noise: NoiseSource) -> np.random.Generator:
 def descend_noisy_sgd(
     objective: StructuredObjective,
     certificate: Certificate,
-    settings: SGDSettings,
     generator: np.random.Generator,
+    settings: SGDSettings,
 ) -> Array:
     """Return the mean of the later iterates of noisy stochastic descent on records that are
     matrices.

@@ -182,7 +182,7 @@ class PrivateMechanism:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what
         else was released.
 
-        A mechanism whose :meth:`stated_settings` are an object takes it as ``settings``.
+        A mechanism whose :meth:`stated_settings` are an object takes it as a fifth argument.
         """
         raise AttributeError(f"{type(self).__name__} has no method '_run'.")
 
@@ -287,8 +287,8 @@ class PrivateMechanism:
             check_minimised_objective(objective, certificate)
         released: Facts = {} if record is None else record
         settings = self.stated_settings(certificate) if settings is None else settings
-        more = {} if settings is None else {"settings": settings}
-        return self._run(objective, certificate, NoiseSource.of(rng), released, **more)
+        more = () if settings is None else (settings,)
+        return self._run(objective, certificate, NoiseSource.of(rng), released, *more)
 
     @classmethod
     def matrix_target_limit(cls, certificate: Certificate, settings: object) -> float:
