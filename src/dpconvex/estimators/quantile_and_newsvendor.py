@@ -23,7 +23,7 @@ from dpconvex.core.checks import parameter_error
 from dpconvex.core.description import describe
 from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.rows import is_partitioned
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -32,6 +32,17 @@ from dpconvex.estimators.linear import (
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs import settings
+from dpconvex.inputs.containers import (
+    as_marked_table,
+    declared_columns,
+    is_plain_container,
+    objects_of,
+    read_records,
+    read_rows,
+    read_target_numbers,
+    undeclared_width,
+    without_mask,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
@@ -388,11 +399,13 @@ class DPNewsvendor(PrivateQuantileModel):
             PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products
         ).certificate
 
-    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+    def _read(self, X: Any, y: Any) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
-        table = isinstance(self._quantile_levels(), tuple)
-        if isinstance(y, (list, tuple)) and settings.invalid_rows_setting(self):
-            y = np.asarray(y, dtype=object)  # one cell must not make text of the others
+        levels = self._quantile_levels()
+        table = isinstance(levels, tuple)
+        ignored = settings.invalid_rows_setting(self)
+        if ignored:
+            y = self._demands_by_record(y, len(levels) if isinstance(levels, tuple) else None)
         shape = shape_of_data(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
         # What is no table of numbers is refused as any other target is.
@@ -415,7 +428,9 @@ class DPNewsvendor(PrivateQuantileModel):
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(self) else None
+        clean = PartitionTargets(read_target_numbers) if ignored else None
+        if ignored and is_plain_container(X):  # read once for all products
+            X = as_marked_table(X, declared_columns(self.feature_bounds), owner)
         found = []
         least = settings.least_rows(self.neighbors)
         for column in np.asarray(y).T:
@@ -424,6 +439,24 @@ class DPNewsvendor(PrivateQuantileModel):
         # A record is a row of all demands: one that cannot be read makes all of it invalid.
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
+
+    def _demands_by_record(self, y: Any, products: int | None) -> Any:
+        """Return demands whose invalid records are ignored: those of containers that declare no
+        shape as an array of one column per product, others as they are.
+        """
+        owner = type(self).__name__
+        if isinstance(y, np.ma.MaskedArray):
+            return without_mask(y)
+        plain = is_plain_container(y)
+        if plain and products is None:
+            remedy = "give the costs of each product, like underage_cost=[3.0]"
+            raise undeclared_width("y", y, owner, "products", remedy)
+        if plain:
+            y = objects_of(read_records("y", y, owner))
+        objects = isinstance(y, np.ndarray) and y.dtype.kind == "O"
+        if products is not None and objects and y.ndim == 1:
+            return read_rows(y, products)
+        return y
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

@@ -140,6 +140,12 @@ def read_cells(column: Any) -> Cells:
         column = pl.Series(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
     if isinstance(column, pl.Series):
         return _cells_of_polars(column)
+    if isinstance(column, np.ma.MaskedArray):
+        cells = list(np.asarray(column.data))
+        masked = np.ma.getmaskarray(column)
+        return _cells_of_objects(
+            [None if hidden else cell for cell, hidden in zip(cells, masked, strict=True)]
+        )
     dtype = getattr(column, "dtype", None)
     kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
     if kind in "iuf":

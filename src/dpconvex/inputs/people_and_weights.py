@@ -7,7 +7,7 @@ most 1, or at most ``rows_per_person`` of them are 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -27,7 +27,7 @@ from dpconvex.core.row_weights import (
 )
 from dpconvex.core.rows import is_partitioned
 from dpconvex.core.summation import most_summed_rows
-from dpconvex.engine.dask.partitions import partition_numbers
+from dpconvex.inputs.containers import is_plain_container, read_records, read_target_numbers
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.types import Array
@@ -218,6 +218,10 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
             values, lambda part: part if part.dtype.kind in "biuf" else part.astype(object), problem
         )
         values = np.concatenate(plain)
+    if isinstance(values, (str, bytes, bytearray, Mapping, Set)):
+        raise data_error(f"'{name}'", owner, "an array or a list", type(values).__name__)
+    if is_plain_container(values) and not isinstance(values, Sequence):
+        values = read_records(f"'{name}'", values, owner)
     column = exact_identifiers(values)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
@@ -253,7 +257,7 @@ def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool
     try:
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
-        weights = partition_numbers(column) if ignored else column.astype(np.float64)
+        weights = read_target_numbers(column) if ignored else column.astype(np.float64)
     except (TypeError, ValueError):
         weights = None
     if weights is None:
