@@ -33,15 +33,13 @@ from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs import settings
 from dpconvex.inputs.containers import (
+    as_marked_column,
     as_marked_table,
     declared_columns,
     is_plain_container,
-    objects_of,
-    read_records,
     read_rows,
     read_target_numbers,
     undeclared_width,
-    without_mask,
 )
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
@@ -445,18 +443,16 @@ class DPNewsvendor(PrivateQuantileModel):
         shape as an array of one column per product, others as they are.
         """
         owner = type(self).__name__
-        if isinstance(y, np.ma.MaskedArray):
-            return without_mask(y)
-        plain = is_plain_container(y)
-        if plain and products is None:
+        if is_plain_container(y) and products is None:
             remedy = "give the costs of each product, like underage_cost=[3.0]"
             raise undeclared_width("y", y, owner, "products", remedy)
-        if plain:
-            y = objects_of(read_records("y", y, owner))
-        objects = isinstance(y, np.ndarray) and y.dtype.kind == "O"
-        if products is not None and objects and y.ndim == 1:
-            return read_rows(y, products)
-        return y
+        if is_partitioned(y) or public_column_names(y) is not None:  # a table
+            return y
+        column = as_marked_column("y", y, owner)
+        objects = isinstance(column, np.ndarray) and column.dtype.kind == "O"
+        if products is not None and objects and column.ndim == 1:
+            return read_rows(column, products)
+        return column
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

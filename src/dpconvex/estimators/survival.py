@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import parameter_error
 from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.person_identifiers import exact_identifiers
 from dpconvex.engine.dask.partitions import (
     PartitionTargets,
     partition_number,
@@ -27,6 +28,7 @@ from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.containers import (
     is_plain_container,
+    read_array,
     read_records,
     read_target_numbers,
     record_cells,
@@ -40,6 +42,7 @@ from dpconvex.mechanisms.mechanism import MechanismPlan
 from dpconvex.types import Array
 
 _MOST_PERIODS = 200
+_OBJECT_TYPES = ("object", "Object")  # of columns of numpy and pandas, and of polars
 _MOST_WEIGHT = 16.0  # of a record that was watched for long, where few are
 _PAIR_BLOCK = 1024  # records that are compared with all others at a time
 
@@ -69,6 +72,8 @@ def signed_times(y: Any, owner: str) -> Any:
     """
     if is_plain_container(y):
         return _signed_records(read_records("y", y, owner))
+    if not hasattr(y, "dtype") and not hasattr(y, "columns") and hasattr(y, "__array__"):
+        y = read_array("y", y, owner)
     dtype = getattr(y, "dtype", None)
     names = getattr(dtype, "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
@@ -77,10 +82,10 @@ def signed_times(y: Any, owner: str) -> Any:
         first = y.dtype[0].kind == "b"
         time = y[names[1 if first else 0]]
         event = y[names[0 if first else 1]]
-    elif isinstance(y, np.ndarray) and y.dtype.kind == "O" and y.ndim == 1:
-        return _signed_records(y)
     else:
         shape = shape_of_data(y) or ()
+        if len(shape) == 1 and str(dtype) in _OBJECT_TYPES and not hasattr(y, "dask"):
+            return _signed_records(exact_identifiers(y))
         if len(shape) != 2 or shape[1] == 1:
             return y
         if shape[1] != 2:
@@ -240,9 +245,10 @@ class DPDiscreteHazard(PrivateLinearModel):
         sample_weight, groups : array of shape (n_samples,), optional
             As for other linear models; groups need ``person_weight="rows"``.
         """
-        return self._fit(X, signed_times(y, type(self).__name__), sample_weight, groups)
+        return self._fit(X, y, sample_weight, groups)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+        y = signed_times(y, type(self).__name__)
         clean = PartitionTargets(read_target_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         outcomes = HazardOutcomes(self._public_horizons())

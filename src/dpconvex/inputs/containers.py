@@ -34,7 +34,8 @@ from dpconvex.engine.dask.partitions import partition_number, partition_numbers,
 from dpconvex.system.lazy_imports import nw
 from dpconvex.types import Array
 
-_NO_RECORDS = (str, bytes, bytearray, Mapping, Set)  # of which the parts are no cells of a record
+# Of these the parts are no cells of a record.
+_NO_RECORDS = (str, bytes, bytearray, memoryview, Mapping, Set)
 # How objects say that they are an array or a table of a shape and types of their own.
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dataframe__")
 
@@ -210,6 +211,13 @@ def as_marked_column(name: str, values: Any, owner: str) -> Any:
         return objects_of(read_records(name, values, owner))
     if isinstance(values, (Mapping, Set)) or issparse(values):
         return values
+    return read_column(name, values, owner)
+
+
+def read_column(name: str, values: Any, owner: str) -> NDArray[Any]:
+    """Return one value per record as an array in which no value changes what another one is."""
+    if is_plain_container(values) and not isinstance(values, Sequence):
+        values = read_records(name, values, owner)
     try:
         return exact_identifiers(values)
     except Exception as error:

@@ -18,7 +18,7 @@ from sklearn.base import is_classifier
 
 from dpconvex.core.bounds import Bounds
 from dpconvex.core.checks import check_count, check_number, data_error, parameter_error
-from dpconvex.core.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
+from dpconvex.core.person_identifiers import NOBODY, Tags, person_tags
 from dpconvex.core.row_weights import (
     RowWeights,
     equal_person_weights,
@@ -27,7 +27,7 @@ from dpconvex.core.row_weights import (
 )
 from dpconvex.core.rows import is_partitioned
 from dpconvex.core.summation import most_summed_rows
-from dpconvex.inputs.containers import is_plain_container, read_records, read_target_numbers
+from dpconvex.inputs.containers import read_column, read_target_numbers
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.types import Array
@@ -220,9 +220,7 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
         values = np.concatenate(plain)
     if isinstance(values, (str, bytes, bytearray, Mapping, Set)):
         raise data_error(f"'{name}'", owner, "an array or a list", type(values).__name__)
-    if is_plain_container(values) and not isinstance(values, Sequence):
-        values = read_records(f"'{name}'", values, owner)
-    column = exact_identifiers(values)
+    column = read_column(f"'{name}'", values, owner)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
