@@ -101,7 +101,7 @@ def read_rows(records: Iterable[Any], width: int) -> Array:
         for row, record in zip(rows, records, strict=True):
             cells = record_cells(record, width)
             if len(cells) == width:
-                row[:] = [partition_number(cell) for cell in cells]
+                row[:] = list(map(partition_number, cells))
     return rows
 
 
@@ -131,8 +131,11 @@ def record_cells(record: Any, most: int) -> list[Any]:
     """Return the cells of a record, none of them if there are more than so many or if they cannot
     be read. What is no row is a row of one cell.
     """
+    # The usual records first, of which nothing else need be asked.
     if type(record) is float:
         return [record]
+    if type(record) in (list, tuple):
+        return list(record) if len(record) <= most else []
     try:
         cells = _cells_of_record(record, most)
     except Exception:  # whatever a record does when it is read: an error would tell of it
