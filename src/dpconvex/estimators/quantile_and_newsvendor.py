@@ -299,7 +299,8 @@ class DPNewsvendor(PrivateQuantileModel):
     ----------
     underage_cost, overage_cost : float or sequence of float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0; of all products, or one of
-        each.
+        each. With ``invalid_rows="ignore"`` a list of demands needs the cost of each product, which
+        says how many there are; arrays and dataframes do so themselves.
 
     Attributes
     ----------

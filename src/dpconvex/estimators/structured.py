@@ -83,7 +83,8 @@ class PrivateStructuredModel(PrivateModel):
     Notes
     -----
     An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for
-    all coefficients.
+    all coefficients. Matrices must then be an array, whose shape is public; targets may be a list,
+    read record by record.
 
     Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all
     parameters.
