@@ -217,9 +217,9 @@ class PrivateModel(PrivateStep, BaseEstimator):
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which
         classifiers need ``classes``, counts it nowhere. Every record is then read by itself: arrays
         and dataframes have a public shape, and lists, tuples and generators are taken where
-        ``feature_bounds`` (or costs) have an entry for each column. Descents and least squares then pay for the
-        number of valid records, ``released_["mass"]``; others divide by the public number n of all
-        records: ``alpha`` weighs ``n / n_valid`` times as much.
+        ``feature_bounds`` (or costs) have an entry for each column. Descents and least squares then
+        pay for the number of valid records, ``released_["mass"]``; others divide by the public
+        number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
         Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
         a number.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
@@ -666,8 +667,7 @@ class DPBowl(PrivateStructuredModel):
         stack, read, shape = super()._read(A, targets)
         owner = type(self).__name__
         ignored = invalid_rows_setting(self)
-        one_each = ignored and is_plain_container(level)
-        if not one_each and np.ndim(level) == 0:
+        if isinstance(level, (Real, np.ndarray, np.generic)) and np.ndim(level) == 0:
             level = np.full(shape[0], level)
         levels = read_structured_numbers(
             "level", level, 1, owner, least_rows(self.neighbors), finite=not ignored

@@ -192,6 +192,13 @@ def _cells_of_objects(values: Iterable[object]) -> Cells:
 
 def read_cell(value: object) -> Cell:
     """Return a Python object as a cell, a missing one if it is of no kind that a table holds."""
+    try:
+        return _cell_content(value)
+    except Exception:  # whatever an object does when it is read: an error would tell of it
+        return Cell()
+
+
+def _cell_content(value: object) -> Cell:
     if isinstance(value, str):
         return Cell(text=value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, (bool, np.bool_)):

@@ -116,7 +116,7 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     row would be valid.
     """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
-    shape = getattr(y, "shape", ())
+    shape: tuple[Any, ...] = getattr(y, "shape", ())
     empty = len(shape) > 0 and isinstance(shape[0], int) and shape[0] == 0
     if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
         raise TypeError(_wrong_label_kind(declared, owner))

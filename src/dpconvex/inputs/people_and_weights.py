@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Number
 from typing import Any, cast
 
 import numpy as np
@@ -221,7 +222,7 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
     if isinstance(values, (str, bytes, bytearray, Mapping, Set)):
         raise data_error(f"'{name}'", owner, "an array or a list", type(values).__name__)
     column = read_column(f"'{name}'", values, owner)
-    if column.ndim == 0 and name == "sample_weight":
+    if column.ndim == 0 and name == "sample_weight" and isinstance(column.item(), Number):
         column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
