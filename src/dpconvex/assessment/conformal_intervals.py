@@ -293,8 +293,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         )
         with nullcontext() if clean is None else without_model_warnings():
             rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
+            people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
         target = np.asarray(target, dtype=np.float64)
-        people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
         if people is not None and people.tags is not None and np.any(people.tags == NOBODY):
             if clean is None:
                 raise ValueError(

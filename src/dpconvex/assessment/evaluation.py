@@ -548,7 +548,8 @@ def _read_evaluated_rows(
         raise ValueError(
             f"The columns of X given to {owner} must be those of the fit, in the same order."
         )
-    people = None if groups is None else read_people(groups, features, owner)
+    with without_model_warnings():
+        people = None if groups is None else read_people(groups, features, owner)
     model = takes_columns_in_order(copy(model))
     return EvaluatedRows(model, np.asarray(features, dtype=np.float64), target, people)
 

@@ -378,9 +378,9 @@ class PrivateModel(PrivateStep, BaseEstimator):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
                 X, targets, (_, *shape) = self._read(X, y)
+                unit, weights = read_row_weights(self, X, sample_weight, groups)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
-            unit, weights = read_row_weights(self, X, sample_weight, groups)
             plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
             with without_model_warnings():
                 objectives = self._objectives(X, targets, plan, weights)

@@ -21,7 +21,6 @@ from dpconvex.engine.dask.partitions import (
     PartitionTargets,
     partition_number,
     partition_numbers,
-    quiet,
 )
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
@@ -121,8 +120,7 @@ def _signed_partition(part: Any, owner: str) -> Any:
 
 def _signed_records(records: Iterable[Any]) -> Array:
     """Return the signed survival times of records, each read by itself."""
-    with quiet():
-        return np.array([_signed_time(record) for record in records], dtype=np.float64)
+    return np.array([_signed_time(record) for record in records], dtype=np.float64)
 
 
 def _signed_time(record: Any) -> float:

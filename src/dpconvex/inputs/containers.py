@@ -30,7 +30,7 @@ from scipy.sparse import issparse
 from dpconvex.core.checks import data_error
 from dpconvex.core.person_identifiers import exact_identifiers
 from dpconvex.core.rows import is_partitioned
-from dpconvex.engine.dask.partitions import partition_number, partition_numbers, quiet
+from dpconvex.engine.dask.partitions import partition_number, partition_numbers
 from dpconvex.system.lazy_imports import nw
 from dpconvex.types import Array
 
@@ -55,7 +55,7 @@ def _is_buffer(data: Any) -> bool:
     """Return whether data lie in memory as numbers of one type, as those of ``array.array`` do."""
     try:
         memoryview(data)
-    except TypeError:
+    except (TypeError, ValueError, BufferError):
         return False
     return True
 
@@ -97,11 +97,10 @@ def read_rows(records: Iterable[Any], width: int) -> Array:
     """
     records = list(records)
     rows = np.full((len(records), width), np.nan)
-    with quiet():
-        for row, record in zip(rows, records, strict=True):
-            cells = record_cells(record, width)
-            if len(cells) == width:
-                row[:] = list(map(partition_number, cells))
+    for row, record in zip(rows, records, strict=True):
+        cells = record_cells(record, width)
+        if len(cells) == width:
+            row[:] = list(map(partition_number, cells))
     return rows
 
 
@@ -110,10 +109,9 @@ def read_cells_of_one(records: NDArray[Any]) -> NDArray[Any]:
     or several.
     """
     cells = np.empty(records.size, dtype=object)
-    with quiet():
-        for place, record in enumerate(records.ravel()):
-            found = record_cells(record, 1)
-            cells[place] = found[0] if found else None
+    for place, record in enumerate(records.ravel()):
+        found = record_cells(record, 1)
+        cells[place] = found[0] if found else None
     return cells.reshape(records.shape)
 
 
@@ -121,10 +119,7 @@ def read_target_numbers(targets: NDArray[Any]) -> Array:
     """Return targets as numbers, NaN where a record is none. A list of one number is that
     number.
     """
-    if targets.dtype.kind != "O":
-        return partition_numbers(targets)
-    with quiet():
-        return partition_numbers(read_cells_of_one(targets))
+    return partition_numbers(read_cells_of_one(targets) if targets.dtype.kind == "O" else targets)
 
 
 def record_cells(record: Any, most: int) -> list[Any]:
