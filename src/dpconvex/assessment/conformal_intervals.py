@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -26,12 +27,13 @@ from dpconvex.core.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.person_identifiers import NOBODY
 from dpconvex.core.private_rows import PrivateAnswers
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.linear import PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import keep_model_on_failure, without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs import settings
+from dpconvex.inputs.containers import read_target_numbers
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
 from dpconvex.inputs.training_data import (
     read_training,
@@ -288,11 +290,12 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
         clean = (
-            PartitionTargets(partition_numbers) if settings.invalid_rows_setting(probe) else None
+            PartitionTargets(read_target_numbers) if settings.invalid_rows_setting(probe) else None
         )
-        rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
+        with nullcontext() if clean is None else without_model_warnings():
+            rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
+            people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
         target = np.asarray(target, dtype=np.float64)
-        people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
         if people is not None and people.tags is not None and np.any(people.tags == NOBODY):
             if clean is None:
                 raise ValueError(

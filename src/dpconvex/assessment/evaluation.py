@@ -41,12 +41,13 @@ from dpconvex.core.checks import check_count, check_number, check_share, paramet
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.core.rows import is_partitioned
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.private_model import without_model_warnings
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor, DPQuantileRegressor
 from dpconvex.estimators.survival import DPDiscreteHazard, HazardOutcomes, signed_times
 from dpconvex.estimators.tweedie import PrivateRateRegressor, tweedie_deviance
 from dpconvex.inputs import settings as input_settings
+from dpconvex.inputs.containers import read_target_numbers, readable_twice
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
@@ -298,6 +299,9 @@ def private_score_difference(
     level = check_share("level", owner, level)
     input_settings.check_ledger_setting(ledger, owner)
     guarantee = input_settings.resolve_budget_setting(epsilon, delta, mu, owner)
+    X = readable_twice("X", X, owner)
+    y = readable_twice("y", y, owner)
+    groups = readable_twice("'groups'", groups, owner)
     for given in (first, second):
         schema = _evaluated_schema(given)
         model, rows, people = _read_evaluated_table(given, X, groups)
@@ -524,13 +528,14 @@ def _read_evaluated_rows(
     probe = copy(model)
     labels = is_classifier(model)
     clean = PartitionTargets(
-        LabelPositions(tuple(model.classes_.tolist())) if labels else partition_numbers
+        LabelPositions(tuple(model.classes_.tolist())) if labels else read_target_numbers
     )
     survival = isinstance(model, DPDiscreteHazard)
-    y = signed_times(y, owner) if survival else y
-    features, target = read_training(
-        probe, X, y, clean, least, **({} if labels else {"y_numeric": True})
-    )
+    with without_model_warnings():
+        y = signed_times(y, owner) if survival else y
+        features, target = read_training(
+            probe, X, y, clean, least, y_numeric=not labels, columns=model.n_features_in_
+        )
     target = HazardOutcomes(model._public_horizons())(target) if survival else target
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
@@ -543,7 +548,8 @@ def _read_evaluated_rows(
         raise ValueError(
             f"The columns of X given to {owner} must be those of the fit, in the same order."
         )
-    people = None if groups is None else read_people(groups, features, owner)
+    with without_model_warnings():
+        people = None if groups is None else read_people(groups, features, owner)
     model = takes_columns_in_order(copy(model))
     return EvaluatedRows(model, np.asarray(features, dtype=np.float64), target, people)
 

@@ -31,6 +31,8 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
     # one, which rounds those beyond 2^53. So lists, and columns of other libraries that may hold
     # missing values, become objects cell by cell. Arrays, and columns of pandas with a type of
     # numpy, are what their maker made of them.
+    if isinstance(column, np.ma.MaskedArray) and column.dtype.names is None:
+        return _unmasked_identifiers(column)
     if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
         kinds = set(map(type, column))
         try:  # a faster way to the same values, where all are of one kind
@@ -58,6 +60,13 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
     if kind == "f" or (kind in "biu" and missing == 0):  # a faster way to the same values
         return np.asarray(column)
     return _identifier_objects(getattr(column, listed)())
+
+
+def _unmasked_identifiers(column: np.ma.MaskedArray[Any, Any]) -> npt.NDArray[Any]:
+    """Return a masked array as objects, None for what is masked."""
+    cells = _identifier_objects(list(np.asarray(column.data).ravel()))
+    cells[np.ma.getmaskarray(column).ravel()] = None
+    return cells.reshape(column.shape)
 
 
 def _identifier_column(frame: Any) -> Any:

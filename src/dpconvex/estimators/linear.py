@@ -24,11 +24,12 @@ from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows
 from dpconvex.engine import RowMap
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, StatedSettings
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
+from dpconvex.inputs.containers import read_target_numbers
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
 from dpconvex.inputs.settings import (
     Fitted,
@@ -228,7 +229,7 @@ class PrivateLinearModel(PrivateModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         clean = (
-            PartitionTargets(partition_numbers)
+            PartitionTargets(read_target_numbers)
             if setting_checks.invalid_rows_setting(self)
             else None
         )

@@ -166,9 +166,11 @@ class PrivateModel(PrivateStep, BaseEstimator):
     invalid_rows : {"error", "ignore"}
         What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which
-        classifiers need ``classes``, counts it nowhere. Descents and least squares then pay for the
-        number of valid records, ``released_["mass"]``; others divide by the public number n of all
-        records: ``alpha`` weighs ``n / n_valid`` times as much.
+        classifiers need ``classes``, counts it nowhere. Every record is then read by itself: arrays
+        and dataframes have a public shape, and lists, tuples and generators are taken where
+        ``feature_bounds`` (or costs) have an entry for each column. Descents and least squares then
+        pay for the number of valid records, ``released_["mass"]``; others divide by the public
+        number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
         Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
         a number.
@@ -296,9 +298,9 @@ class PrivateModel(PrivateStep, BaseEstimator):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
                 X, targets, (_, *shape) = self._read(X, y)
+                unit, weights = read_row_weights(self, X, sample_weight, groups)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
-            unit, weights = read_row_weights(self, X, sample_weight, groups)
             plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
             with without_model_warnings():
                 objectives = self._objectives(X, targets, plan, weights)

@@ -25,7 +25,7 @@ from dpconvex.core.description import describe
 from dpconvex.core.guarantees import PureDP
 from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.rows import is_partitioned
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
@@ -34,6 +34,15 @@ from dpconvex.estimators.linear import (
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs import settings
+from dpconvex.inputs.containers import (
+    as_marked_column,
+    as_marked_table,
+    declared_columns,
+    is_plain_container,
+    read_rows,
+    read_target_numbers,
+    undeclared_width,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
@@ -274,7 +283,8 @@ class DPNewsvendor(PrivateQuantileModel):
     ----------
     underage_cost, overage_cost : float or sequence of float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0; of all products, or one of
-        each.
+        each. With ``invalid_rows="ignore"`` a list of demands needs the cost of each product, which
+        says how many there are; arrays and dataframes do so themselves.
 
     Attributes
     ----------
@@ -372,11 +382,13 @@ class DPNewsvendor(PrivateQuantileModel):
             PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products
         ).certificate
 
-    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+    def _read(self, X: Any, y: Any) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
-        table = isinstance(self._quantile_levels(), tuple)
-        if isinstance(y, (list, tuple)) and settings.invalid_rows_setting(self):
-            y = np.asarray(y, dtype=object)  # one cell must not make text of the others
+        levels = self._quantile_levels()
+        table = isinstance(levels, tuple)
+        ignored = settings.invalid_rows_setting(self)
+        if ignored:
+            y = self._demands_by_record(y, len(levels) if isinstance(levels, tuple) else None)
         shape = shape_of_data(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
         # What is no table of numbers is refused as any other target is.
@@ -399,7 +411,9 @@ class DPNewsvendor(PrivateQuantileModel):
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(self) else None
+        clean = PartitionTargets(read_target_numbers) if ignored else None
+        if ignored and is_plain_container(X):  # read once for all products
+            X = as_marked_table(X, declared_columns(self.feature_bounds), owner)
         found = []
         least = settings.least_rows(self.neighbors)
         for column in np.asarray(y).T:
@@ -408,6 +422,22 @@ class DPNewsvendor(PrivateQuantileModel):
         # A record is a row of all demands: one that cannot be read makes all of it invalid.
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
+
+    def _demands_by_record(self, y: Any, products: int | None) -> Any:
+        """Return demands whose invalid records are ignored: those of containers that declare no
+        shape as an array of one column per product, others as they are.
+        """
+        owner = type(self).__name__
+        if is_plain_container(y) and products is None:
+            remedy = "give the costs of each product, like underage_cost=[3.0]"
+            raise undeclared_width("y", y, owner, "products", remedy)
+        if is_partitioned(y) or public_column_names(y) is not None:  # a table
+            return y
+        column = as_marked_column("y", y, owner)
+        objects = isinstance(column, np.ndarray) and column.dtype.kind == "O"
+        if products is not None and objects and column.ndim == 1:
+            return read_rows(column, products)
+        return column
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

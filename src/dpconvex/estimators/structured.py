@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
 from functools import partial
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +25,15 @@ from dpconvex.engine.dask.partitions import partition_objects_to_numbers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, StatedSettings
+from dpconvex.inputs.containers import (
+    is_plain_container,
+    objects_of,
+    read_array,
+    read_records,
+    read_rows,
+    read_target_numbers,
+    undeclared_width,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import (
     check_optional_positive,
@@ -31,6 +41,7 @@ from dpconvex.inputs.settings import (
     least_rows,
     resolve_kernel_setting,
 )
+from dpconvex.inputs.training_data import shape_of_data
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.objective import Objective
@@ -74,7 +85,8 @@ class PrivateStructuredModel(PrivateModel):
     Notes
     -----
     An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for
-    all coefficients.
+    all coefficients. Matrices must then be an array, whose shape is public; targets may be a list,
+    read record by record.
 
     Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all
     parameters.
@@ -205,16 +217,21 @@ class PrivateStructuredModel(PrivateModel):
     def _axes(self) -> int:
         return 3
 
+    def _declared_columns(self) -> int | None:
+        """Return the number of columns that a parameter declares, if there is one."""
+        return None
+
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
         axes = self._axes()
         ignored = invalid_rows_setting(self)
         least = least_rows(self.neighbors)
         matrices = read_structured_numbers(
-            "A", A, axes, owner, least, finite=not ignored, narrow=True
+            "A", A, axes, owner, least, not ignored, narrow=True, width=self._declared_columns()
         )
+        rows = matrices.shape[1] if axes == 3 else None
         targets = read_structured_numbers(
-            "Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3
+            "Y", Y, axes - 1, owner, least, not ignored, narrow=axes == 3, width=rows
         )
         if targets.shape != matrices.shape[:-1]:
             wanted = "(n, m, d) and (n, m)" if axes == 3 else "(n, d) and (n,)"
@@ -302,15 +319,19 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 
 def read_structured_numbers(
     name: str,
-    data: object,
+    data: Any,
     axes: int,
     owner: str,
     least: int = 1,
     finite: bool = True,
     narrow: bool = False,
+    width: int | None = None,
 ) -> Array:
     """Return structured records' numbers, checked, float32 where they may be narrow; errors
     never quote a value.
+
+    Unless they must be finite, every record is read by itself, into rows of the public ``width``
+    where records are rows.
     """
     shape = _SHAPES[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
@@ -319,13 +340,15 @@ def read_structured_numbers(
             f"{problem} A record is a matrix here, and sparse data was passed. Use "
             f"{name}.toarray().reshape{shape}, or DPQuantileRegressor for sparse rows."
         )
-    if isinstance(data, np.ma.MaskedArray):
+    if finite and isinstance(data, np.ma.MaskedArray):
         raise TypeError(
             f"{problem} Got a masked array instead, whose masked values would be used. Use "
             f"{name}.filled(value) with a public value."
         )
+    if not finite:
+        data = _structured_records(name, data, axes, owner, width)
     try:
-        array = np.asarray(data) if finite else partition_objects_to_numbers(np.asarray(data))
+        array = np.asarray(data) if finite else partition_objects_to_numbers(data)
         if array.dtype.kind not in "fiub":
             raise TypeError(problem)
         if not (narrow and array.dtype == np.float32):
@@ -339,6 +362,24 @@ def read_structured_numbers(
     if finite and not all(np.isfinite(block).all() for block in blocks):
         raise ValueError(f"{problem} Got NaN or infinity instead.")
     return array
+
+
+def _structured_records(
+    name: str, data: Any, axes: int, owner: str, width: int | None
+) -> NDArray[Any]:
+    """Return records of which some may be invalid as an array; raise where nothing declares its
+    shape.
+    """
+    plain = is_plain_container(data)
+    if plain and (axes == 3 or (axes == 2 and width is None)):
+        what = "rows and columns" if axes == 3 else "columns"
+        raise undeclared_width(name, data, owner, what)
+    array = objects_of(read_records(name, data, owner)) if plain else read_array(name, data, owner)
+    if array.dtype.kind != "O" or array.ndim != 1:
+        return array
+    if axes == 1:
+        return read_target_numbers(array)
+    return array if axes == 3 or width is None else read_rows(array, width)
 
 
 @with_parameters
@@ -540,6 +581,10 @@ class DPL1Link(PrivateStructuredModel):
     def _axes(self) -> int:
         return 3 if self.matrix is None else 2
 
+    def _declared_columns(self) -> int | None:
+        shape = shape_of_data(self.matrix) or ()
+        return shape[1] if len(shape) == 2 else None
+
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         matrices, targets, (n_samples, n_features, n_outputs) = super()._read(A, Y)
         shared = self._shared_matrix(n_features)
@@ -608,7 +653,7 @@ class DPBowl(PrivateStructuredModel):
         stack, read, shape = super()._read(A, targets)
         owner = type(self).__name__
         ignored = invalid_rows_setting(self)
-        if np.ndim(level) == 0:
+        if isinstance(level, (Real, np.ndarray, np.generic)) and np.ndim(level) == 0:
             level = np.full(shape[0], level)
         levels = read_structured_numbers(
             "level", level, 1, owner, least_rows(self.neighbors), finite=not ignored

@@ -198,16 +198,23 @@ def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if values.dtype.kind != "O":
         return np.asarray(values, dtype=np.float64)
     return np.array(
-        [_partition_number(value) for value in values.ravel()], dtype=np.float64
+        [partition_number(value) for value in values.ravel()], dtype=np.float64
     ).reshape(values.shape)
 
 
-def _partition_number(value: Any) -> float:
-    if isinstance(value, (np.ndarray, np.complexfloating)):  # of which numpy would warn
-        return math.nan
+def partition_number(value: Any) -> float:
+    """Return one object as a number, NaN if it is none, whatever it does when it is asked."""
+    if type(value) is float:
+        return value
     try:
+        if isinstance(value, np.ndarray):  # whose only cell, if it has no axes, is a number
+            if value.ndim or np.ma.getmaskarray(value).any():
+                return math.nan
+            value = value[()]
+        if isinstance(value, (np.complexfloating, np.datetime64, np.timedelta64)):
+            return math.nan
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # an error would tell of this record
         return math.nan
 
 
@@ -219,12 +226,20 @@ def partition_objects_to_numbers(part: Any) -> Any:
         return partition_numbers(part) if part.dtype.kind == "O" else part
     if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
         return part
-    objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
-    if objects:
+    read_alone = [name for name, kind in part.dtypes.items() if _holds_objects(kind)]
+    if read_alone:
         part = part.copy(deep=False)
-        for name in objects:
+        for name in read_alone:
             part[name] = partition_numbers(part[name].to_numpy())
     return part
+
+
+def _holds_objects(kind: Any) -> bool:
+    """Return whether a column of pandas of this type holds objects, decimal numbers for instance,
+    or numbers that are not all stored.
+    """
+    sparse = hasattr(kind, "subtype") and hasattr(kind, "fill_value")
+    return sparse or getattr(kind, "kind", "O") == "O"
 
 
 @dataclass(frozen=True)
