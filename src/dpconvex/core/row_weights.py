@@ -37,6 +37,12 @@ class RowWeights:
     # bits; `NOBODY` where it names nobody. None where every row is a record of its own.
     tags: Tags | None = None
 
+    def __post_init__(self) -> None:
+        # What a record adds is bounded only if no row counts for more than a whole one. Readers of
+        # weights see to it, so that no data of a user ever raise this.
+        if not (self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1):
+            raise ValueError("Weights of rows must lie between 0 and 1.")
+
     def take(self, rows: npt.NDArray[np.integer]) -> RowWeights:
         """Return the weights of some rows, chosen for speed alone: the number of records is
         scaled.
