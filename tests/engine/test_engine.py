@@ -375,7 +375,7 @@ def test_a_process_that_is_forked_during_a_fit_begins_anew():
     script = """
 import os, threading, numpy as np
 from threadpoolctl import ThreadpoolController
-from dpconvex.engine import threads
+from dpconvex.core import threads
 def counts():
     found = ThreadpoolController().select(user_api="blas").lib_controllers
     return [each.num_threads for each in found]

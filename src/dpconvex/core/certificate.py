@@ -429,7 +429,7 @@ class Certificate(CertifiedPromise):
 
         ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The
         guarantee holds but for an event of this probability; calibrations reserve what it adds to a
-        delta: :mod:`dpconvex.privacy.noise`.
+        delta: :mod:`dpconvex.core.noise_source`.
         """
         if any(not term.grid for term in self.noise.values()):
             return None
