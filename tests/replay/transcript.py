@@ -2,10 +2,10 @@
 in its place.
 
 A fit asks questions about its rows. Each answer passes the gate,
-:class:`~dpconvex.core.noise_source.NoiseSource`, and what follows may depend on answers alone. So a fit
-on D is run and its answers are kept; then a fit on a neighbour is run with the answers frozen. Both
-must ask the same questions and show the same attributes to the last bit, and their exact values may
-lie apart by no more than the certificate pays for.
+:class:`~dpconvex.core.noise_source.NoiseSource`, and what follows may depend on answers alone. So a
+fit on D is run and its answers are kept; then a fit on a neighbour is run with the answers frozen.
+Both must ask the same questions and show the same attributes to the last bit, and their exact
+values may lie apart by no more than the certificate pays for.
 
 What is no sum with noise passes hooks of its own here:
 
