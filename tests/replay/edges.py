@@ -13,11 +13,12 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.core import dense_kernels
-from dpconvex.core.block_products import block_margins
+from dpconvex.core import dense_kernels, fused_kernels
 from dpconvex.core.memory_rows import MemoryRows
 
 _PRODUCTS = dense_kernels.dense_vector_products
+_MARGINS = fused_kernels.raw_margins
+_SLOPE_SUMS = fused_kernels.fused_slope_sums
 _COUNTER = MemoryRows.counter
 
 
@@ -45,6 +46,14 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
         found.append((np.array(theta), 0.0))
         return _PRODUCTS(block, theta, out)
 
+    def margins(raw, indices, first, low, high, shift, steps, constant, out):
+        found.append((np.r_[constant, steps], 0.0))
+        return _MARGINS(raw, indices, first, low, high, shift, steps, constant, out)
+
+    def slope_sums(raw, indices, low, high, shift, steps, constant, *more):
+        found.append((np.r_[constant, steps], 0.0))
+        return _SLOPE_SUMS(raw, indices, low, high, shift, steps, constant, *more)
+
     def counter(rows, function, level=0.0):
         below = _COUNTER(rows, function, level)
         last = found[-1][0] if found else None
@@ -58,6 +67,8 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
 
     with (
         mock.patch.object(dense_kernels, "dense_vector_products", products),
+        mock.patch.object(fused_kernels, "raw_margins", margins),
+        mock.patch.object(fused_kernels, "fused_slope_sums", slope_sums),
         mock.patch.object(MemoryRows, "counter", counter),
     ):
         yield found
@@ -67,10 +78,14 @@ def on_edge(X: np.ndarray, theta: np.ndarray, point: float) -> np.ndarray:
     """Return targets whose residuals at theta are exactly that point, or as near as floating
     point comes.
     """
-    rows = np.clip(X, -1.0, 1.0)
-    if theta.size == X.shape[1] + 1:
-        rows = np.column_stack([np.ones(len(X)), rows])
-    margins = block_margins(np.ascontiguousarray(rows, dtype=np.float64), theta)
+    columns = X.shape[1]
+    constant = float(theta[0]) if theta.size > columns else 0.0
+    steps = np.ascontiguousarray(theta[theta.size - columns :])
+    low = np.full(columns, -1.0)
+    margins = np.empty(len(X))
+    no_indices = np.empty(0, np.int64)
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    _MARGINS(rows, no_indices, 0, low, -low, 0 * low, steps, constant, margins)
     targets = margins + point
     for _ in range(3):
         off = (targets - margins) - point

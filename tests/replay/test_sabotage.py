@@ -5,7 +5,7 @@ import pytest
 from fits import ADD, REPLACE
 from replaying import Replay
 
-from dpconvex.core import dense_kernels, row_weights
+from dpconvex.core import fused_kernels, row_weights
 from dpconvex.core.bounds import Bounds
 from dpconvex.core.queries import Query
 from dpconvex.fit.private_fit import PrivateFit
@@ -70,14 +70,21 @@ def test_one_product_as_of_blas_is_caught(name, monkeypatch):
     do on many machines.
     """
     assert not is_caught(name, ADD, tables=2, on_edge=True)
-    honest = dense_kernels.dense_vector_products
+    honest = fused_kernels.raw_margins
 
-    def in_groups(block, theta, out):
-        honest(block, theta, out)
-        whole = len(block) - len(block) % 4
-        honest(np.ascontiguousarray(block[whole:, ::-1]), theta[::-1].copy(), out[whole:])
+    def in_groups(raw, indices, first, low, high, shift, steps, constant, out):
+        honest(raw, indices, first, low, high, shift, steps, constant, out)
+        whole = len(out) - len(out) % 4
+        places = np.arange(first + whole, first + len(out))
+        rest = raw[indices[places] if indices.size else places]
+        total = np.full(len(rest), constant)  # the constant first, not last
+        for j in range(low.size):
+            total += (np.clip(rest[:, j], low[j], high[j]) - shift[j]) * steps[j]
+        out[whole:] = total
 
-    monkeypatch.setattr(dense_kernels, "dense_vector_products", in_groups)
+    monkeypatch.setattr(fused_kernels, "raw_margins", in_groups)
+    # The Python function calls what stands in for the compiled one.
+    monkeypatch.setattr(fused_kernels, "fused_slope_sums", fused_kernels.fused_slope_sums.py_func)
     assert is_caught(name, ADD, tables=40, on_edge=True)
 
 

@@ -30,6 +30,7 @@ from dpconvex.core.rows import (
     Sums,
     WeightedRowFunction,
 )
+from dpconvex.core.slope_formulas import FormulaSlope, SlopeFormula
 from dpconvex.core.summation import block_rows, pairwise_summation
 from dpconvex.core.threads import (
     available_cores,
@@ -46,6 +47,11 @@ ROW_MAJOR_BYTES = (
 _LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 _TASKS = 4  # least tasks of a thread, so that none waits for long
 _TARGET_BLOCK = 1 << 17  # targets that are read at a time
+# Least distance of a column's bounds from its centre at which raw values are multiplied as they
+# are: products with weights and slopes keep their digits.
+_SMALLEST_WIDTH = 1e-140
+_NO_INDICES = np.empty(0, np.int64)
+_NO_NUMBERS = np.empty(0)
 
 #: Mapped rows, their targets and their influence weights.
 Block = tuple[Array, Array, Array]
@@ -302,6 +308,10 @@ class MemoryRows:
         weights are in the weights of the row map; beside given weights, the multiples are taken
         times row weights.
         """
+        if isinstance(function, FormulaSlope) and theta.ndim == 1 and self._reads_raw_rows:
+            formula = function.formula
+            if formula is not None and self._given_weights is not None:
+                return (self._fused_sum(theta, formula, self._given_weights),)
         beside = self.row_weights is not None and self._given_weights is not None
         within = self.row_weights is not None and not beside
 
@@ -311,6 +321,70 @@ class MemoryRows:
             return multiples @ block, *extra
 
         return self.sum_weighted(part)
+
+    @cached_property
+    def _reads_raw_rows(self) -> bool:
+        """Whether compiled kernels may read raw rows, which they clip and centre on the way.
+
+        Scales are applied to sums, so that values in raw units must be neither too large nor too
+        small for sums of their multiples. Rows that are shortened are mapped first.
+        """
+        low, high, shift, _ = self.bounds_and_scales
+        widths = np.maximum(np.abs(low - shift), np.abs(high - shift))
+        sizes = widths[widths > 0]
+        fine = bool(np.all((sizes >= _SMALLEST_WIDTH) & (sizes <= _LARGEST)))
+        return fine and self.row_map.influence == "weight"
+
+    def _raw_in_one_layout(self, rows: slice) -> tuple[RawRows, RowIndices, int]:
+        """Return raw rows in the one layout of the kernels, with indices and where they begin.
+
+        A table whose rows lie one after the other without gaps is read where it is; of others some
+        rows are copied.
+        """
+        if self._raw.flags.c_contiguous:
+            indices = _NO_INDICES if self.indices is None else self.indices
+            return self._raw, indices, rows.start
+        chosen = rows if self.indices is None else self.indices[rows]
+        return np.ascontiguousarray(self._raw[chosen]), _NO_INDICES, 0
+
+    def _fused_sum(self, theta: Array, formula: SlopeFormula, weights: Array) -> Array:
+        """Return ``sum_i m_i x~_i`` with multiples by a compiled formula: one pass over raw rows.
+
+        As :meth:`combine` with given weights.
+        """
+        from dpconvex.core.fused_kernels import fused_slope_sums
+
+        lead = int(self.row_map.fit_intercept)
+        low, high, shift, scale = self.bounds_and_scales
+        steps = scale * theta[lead:]
+        constant = float(theta[0]) if lead else 0.0
+        weights = self._without_ignored(weights, slice(None))
+        counted = _NO_NUMBERS if self.row_weights is None else self.row_weights.values
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            raw, indices, first = self._raw_in_one_layout(rows)
+            totals = np.empty((span[1] - span[0], low.size + 1))
+            fused_slope_sums(
+                raw,
+                indices,
+                low,
+                high,
+                shift,
+                steps,
+                constant,
+                formula,
+                self.targets[rows],
+                weights[rows],
+                counted[rows],
+                first,
+                self.block_rows,
+                totals,
+            )
+            return pairwise_summation((total,) for total in totals)
+
+        (total,) = run((0, 1)) if self._blocks == 1 else self.sum_runs(run)
+        return np.concatenate([total[:lead], total[1:] * scale])
 
     def sum_runs(
         self, run: Callable[[tuple[int, int]], Partial], most: int = summation.RUNS
@@ -447,7 +521,31 @@ class MemoryRows:
 
     def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        return self.reweighted(lambda block, w: block_margins(block, theta))
+        if not self._reads_raw_rows:
+            return self.reweighted(lambda block, w: block_margins(block, theta))
+        return self._replace(_given_weights=self._raw_margins(theta))
+
+    def _raw_margins(self, theta: Array) -> Array:
+        """Return the margins of all rows, computed from raw rows."""
+        from dpconvex.core.fused_kernels import raw_margins
+
+        lead = int(self.row_map.fit_intercept)
+        low, high, shift, scale = self.bounds_and_scales
+        steps = scale * theta[lead:]
+        constant = float(theta[0]) if lead else 0.0
+        margins = np.empty(self.n_rows)
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            raw, indices, first = self._raw_in_one_layout(rows)
+            out = margins[rows]
+            raw_margins(raw, indices, first, low, high, shift, steps, constant, out)
+            return []
+
+        self.sum_runs(run)
+        if self.ignored is not None:
+            margins[self.ignored] = constant  # all their mapped features are 0
+        return margins
 
     # Some of the rows.
 

@@ -59,6 +59,7 @@ from dpconvex.core.several_margin_losses import (
     SeveralMarginLoss,
     Softmax,
 )
+from dpconvex.core.slope_formulas import FormulaSlope, SlopeFormula, slope_formula
 from dpconvex.core.smoothing_kernels import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -311,7 +312,7 @@ class QueryScore:
 
 
 @dataclass(frozen=True)
-class QuerySlope:
+class QuerySlope(FormulaSlope):
     """Derivative ``c'(u)`` of the loss in its argument (``u = y - z`` or ``y z``), less ``offset``;
     multiplies the row.
 
@@ -335,6 +336,13 @@ class QuerySlope:
             return min(float(self.loss.lipschitz), self.limit)
         low, high = self.loss.slope_range
         return min(max(abs(low - self.offset), abs(high - self.offset)), self.limit)
+
+    @property
+    def formula(self) -> SlopeFormula | None:
+        """The same as numbers for a compiled kernel, where it knows the loss."""
+        if self.loss is None:
+            return None
+        return slope_formula(self.loss, self.offset, self.largest, self.weighting == "clip")
 
     def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
         """Return the weighted slopes of a block, none beyond its bound; what is not a number
