@@ -24,8 +24,8 @@ import numba
 import numpy as np
 
 from dpconvex.core.dense_kernels import clip_value
+from dpconvex.core.row_formulas import LIMIT, LOGISTIC, SlopeFormula
 from dpconvex.core.rows import RawRows, RowIndices
-from dpconvex.core.slope_formulas import LIMIT, LOGISTIC, SlopeFormula
 from dpconvex.types import Array
 
 CHUNK = 256  # rows whose margins, slopes and sums follow each other while they are in the cache
@@ -166,6 +166,31 @@ def raw_margins(
             value = clip_value(np.float64(row[j]), low[j], high[j])
             margin += (value - shift[j]) * steps[j]
         out[i] = margin + constant
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_LANE_FLAGS)
+def raw_scaled_squares(
+    raw: RawRows,
+    indices: RowIndices,
+    first: int,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    centre: Array,
+    factor: Array,
+    out: Array,
+) -> None:
+    """``out[i] = sum_j (((clip(x_ij) - shift_j) scale_j - centre_j) factor_j)^2`` of some rows."""
+    columns = low.size
+    for i in range(out.size):
+        row = raw[indices[first + i] if indices.size else first + i]
+        total = 0.0
+        for j in range(columns):
+            value = clip_value(np.float64(row[j]), low[j], high[j])
+            term = ((value - shift[j]) * scale[j] - centre[j]) * factor[j]
+            total += term * term
+        out[i] = total
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_LANE_FLAGS)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dpconvex.core import summation
 from dpconvex.core.block_products import block_margins
+from dpconvex.core.row_formulas import FormulaNorms, FormulaSlope, NormFormula, SlopeFormula
 from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import (
     Partial,
@@ -30,7 +31,6 @@ from dpconvex.core.rows import (
     Sums,
     WeightedRowFunction,
 )
-from dpconvex.core.slope_formulas import FormulaSlope, SlopeFormula
 from dpconvex.core.summation import block_rows, pairwise_summation
 from dpconvex.core.threads import (
     available_cores,
@@ -508,6 +508,11 @@ class MemoryRows:
         computed once.
         """
         found = np.empty(self.n_rows)
+        if isinstance(function, FormulaNorms) and self._reads_raw_rows and not self.own_weights:
+            formula = function.formula
+            if formula is not None:
+                self._fill_from_norms(formula, function.follows_from, found)
+                return self._replace(_given_weights=found)
 
         def run(span: tuple[int, int]) -> Partial:
             first = span[0] * self.block_rows
@@ -518,6 +523,29 @@ class MemoryRows:
 
         self.sum_runs(run)
         return self._replace(_given_weights=found)
+
+    def _fill_from_norms(
+        self, formula: NormFormula, follows: Callable[[Array], Array], found: Array
+    ) -> None:
+        """Write what follows from the norms of all rows, computed from raw rows."""
+        from dpconvex.core.fused_kernels import raw_scaled_squares
+
+        low, high, shift, scale = self.bounds_and_scales
+
+        def run(span: tuple[int, int]) -> Partial:
+            for index in range(*span):
+                rows = self._span((index, index + 1))
+                raw, indices, first = self._raw_in_one_layout(rows)
+                squares = found[rows]
+                columns = (low, high, shift, scale, formula.centre, formula.factor)
+                raw_scaled_squares(raw, indices, first, *columns, squares)
+                norms = formula.norms(squares)
+                if self.ignored is not None:
+                    norms[self.ignored[rows]] = np.inf
+                found[rows] = follows(norms)
+            return []
+
+        self.sum_runs(run)
 
     def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""

@@ -52,6 +52,7 @@ from dpconvex.core.pointwise_losses import (
     SoftThreshold,
 )
 from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.core.row_formulas import FormulaSlope, SlopeFormula, slope_formula
 from dpconvex.core.several_margin_losses import (
     CrammerSinger,
     DiscreteHazard,
@@ -59,7 +60,6 @@ from dpconvex.core.several_margin_losses import (
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.core.slope_formulas import FormulaSlope, SlopeFormula, slope_formula
 from dpconvex.core.smoothing_kernels import (
     EpanechnikovKernel,
     GaussianKernel,

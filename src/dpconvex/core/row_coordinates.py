@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dpconvex.core.block_products import block_margins, block_row_squares, transform_block
+from dpconvex.core.row_formulas import UNDERFLOW, FormulaNorms, NormFormula
 from dpconvex.core.threads import thread_scratch
 from dpconvex.types import Array
 
-UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
 _ULPS = (
     8 * 2.0**-52
 )  # by this times the dimension computed norms are raised: none is shorter than the true one
@@ -100,10 +100,21 @@ class Coordinates:
             return self.norm_upper_bound.norms(block, self.lead)
         if self.diagonal is None:
             return row_norms(self.transform(block), 0.0 if self.lead else self.constant_norm)
+        assert self.norm_formula is not None
+        return self.norm_formula.norms(_scaled_row_squares(block, self.lead, self.norm_formula))
+
+    @cached_property
+    def norm_formula(self) -> NormFormula | None:
+        """The formula of :meth:`norms` where a weighted sum of squares gives them, else None."""
+        if self.norm_upper_bound is not None:
+            bound = self.norm_upper_bound
+            return None if bound.factors.size else bound.formula
+        if self.diagonal is None:
+            return None
         slopes = self.diagonal[self.lead :]
-        squares = _scaled_row_squares(block, self.lead, np.zeros(slopes.size), slopes)
         constant = self.constant if self.lead else self.constant_norm
-        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * (1 + _ULPS * block.shape[1]))
+        raised = 1 + _ULPS * self.matrix.shape[0]
+        return NormFormula(np.zeros(slopes.size), slopes, constant, raised)
 
     def row_coefficients(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of
@@ -117,7 +128,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class RowNorms:
+class RowNorms(FormulaNorms):
     """Norms in given coordinates in place of weights, or what follows from them; infinite for
     rows of weight 0.
     """
@@ -128,6 +139,15 @@ class RowNorms:
     def __call__(self, block: Array, w: Array) -> Array:
         """Return the norms of a block of rows, or what follows from them."""
         return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
+
+    @property
+    def formula(self) -> NormFormula | None:
+        """The formula of the norms, where a weighted sum of squares gives them."""
+        return self.frame.norm_formula
+
+    def follows_from(self, norms: Array) -> Array:
+        """Return what follows from norms."""
+        return self.follows(norms)
 
     def by_nonzeros(self, rows: Any) -> Array:
         """Return the same of all rows."""
@@ -147,12 +167,12 @@ def shorten_rows(block: Array, radius: float) -> Array:
     return np.asarray(block / np.maximum(row_norms(block), radius)[:, None])
 
 
-def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:
-    """Return ``||scale (x - centre)||^2`` of rows ``(1, x)`` or ``x``."""
+def _scaled_row_squares(block: Array, lead: int, formula: NormFormula) -> Array:
+    """Return ``||factor (x - centre)||^2`` of rows ``(1, x)`` or ``x``."""
     from dpconvex.core.dense_kernels import scaled_dense_norms
 
     squares = np.empty(len(block))
-    scaled_dense_norms(block, lead, centre, scale, squares)
+    scaled_dense_norms(block, lead, formula.centre, formula.factor, squares)
     return squares
 
 
@@ -205,9 +225,14 @@ class RowNormBound:
     directions: Array
     factors: Array
 
+    @property
+    def formula(self) -> NormFormula:
+        """The formula of the bound, but for directions outside the bulk."""
+        return NormFormula(self.centre, self.column_scale, self.height, 1 + _ROUNDING)
+
     def norms(self, block: Array, lead: int) -> Array:
         """Return bounds on the norms of mapped rows."""
-        squares = _scaled_row_squares(block, lead, self.centre, self.column_scale)
+        squares = _scaled_row_squares(block, lead, self.formula)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which may be
             # private.
@@ -219,7 +244,7 @@ class RowNormBound:
             moved -= self.directions @ (self.column_scale * self.centre)
             # A difference of rounded numbers: what it may lose is within what bounds are raised by.
             squares = np.maximum(squares + block_margins(moved**2, self.factors), 0.0)
-        return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * (1 + _ROUNDING))
+        return self.formula.norms(squares)
 
 
 def row_norm_bound(matrix: Array, lead: int, slack: float) -> RowNormBound | None:

@@ -1,4 +1,4 @@
-"""Slopes of losses as numbers, for kernels that compute them in lanes.
+"""Slopes of losses and norms of rows as numbers, for kernels that compute them in lanes.
 
 A compiled kernel cannot call a loss's method. It knows three formulas of ``c'(u)``, which cover the
 losses that default fits ask for:
@@ -23,6 +23,7 @@ from dpconvex.core.pointwise_losses import Huber, Logistic, PointwiseLoss, Squar
 from dpconvex.core.smoothing_kernels import LogisticKernel
 from dpconvex.types import Array
 
+UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
 STEPS = 0
 LOGISTIC = 1
 LIMIT = 2
@@ -45,6 +46,32 @@ class SlopeFormula(NamedTuple):
     offset: float
     largest: float
     clip: bool
+
+
+class NormFormula(NamedTuple):
+    """Norm of a mapped row: ``raised sqrt(constant^2 + sum_j ((x_j - centre_j) factor_j)^2)``."""
+
+    centre: Array
+    factor: Array
+    constant: float
+    raised: float  # a factor that is a little above 1, which covers rounding
+
+    def norms(self, squares: Array) -> Array:
+        """Return the norms of rows from the sums of their squares."""
+        return np.asarray(np.sqrt(self.constant**2 + squares + UNDERFLOW) * self.raised)
+
+
+class FormulaNorms:
+    """Base of functions of blocks that give a number which follows from a row's norm."""
+
+    @property
+    def formula(self) -> NormFormula | None:
+        """The formula of the norm, or None where the function has to be called."""
+        return None
+
+    def follows_from(self, norms: Array) -> Array:
+        """Return the numbers that follow from norms, which are infinite for ignored rows."""
+        raise NotImplementedError
 
 
 class FormulaSlope:
