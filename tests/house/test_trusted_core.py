@@ -72,7 +72,7 @@ def default_fits() -> None:
 
 
 #: Loaded by every fit, with compiled functions or constants alone: no Python function is entered.
-COMPILED = {"dense_kernels.py"}
+COMPILED = {"dense_kernels.py", "fused_kernels.py"}
 
 
 def test_default_fits_enter_every_file_of_the_core():

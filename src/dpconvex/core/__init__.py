@@ -7,8 +7,8 @@ a cell is read (`inputs/`). In reading order:
   `linear_bounds`, `mechanism_rules`, `certificate`.
 - What is asked: `queries` (kinds of sums, their sensitivities, and the one proof of all),
   `private_rows` (the handle that sums, clips, counts uses and adds noise), `row_coordinates`.
-- How rows are summed: `rows`, `memory_rows`, `block_products`, `dense_kernels`, `row_weights`,
-  `person_identifiers`, `summation`, `threads`.
+- How rows are summed: `rows`, `memory_rows`, `block_products`, `dense_kernels`, `fused_kernels`,
+  `row_formulas`, `row_weights`, `person_identifiers`, `summation`, `threads`.
 - Slopes of losses: `pointwise_losses`, `several_margin_losses`, `tweedie_loss`, `convolution`,
   `smoothing_kernels`.
 - Noise: `noise_source`, `normal_and_laplace`.
