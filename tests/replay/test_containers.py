@@ -333,7 +333,7 @@ def cases_of(fit: Fit) -> list[Case]:
     found = [Case("X", kind, odd) for kind, odds in tables.items() for odd in odds]
     if fit.target != "kept label":  # of which the neighbour keeps its label
         found += [Case("y", kind, odd) for kind, odds in COLUMNS.items() for odd in odds]
-    if "people" in fit.variants:
+    if "people" in fit.variants and not fit.in_place:  # else names decide on places
         found += [Case("groups", kind, odd) for kind in OF_VALUES for odd in SOMEBODY]
     if "weights" in fit.variants:
         found += [Case("sample_weight", kind, o) for kind in OF_VALUES for o in ODD_RECORDS]
@@ -404,7 +404,7 @@ def test_neighbours_in_all_containers_cost_no_more_than_is_promised(name):
     fit = IGNORING[name]
     plans: dict[object, Any] = {}
     for number, case in enumerate(cases_of(fit)):
-        if number % 23 == crc32(name.encode()) % 23:
+        if number % 97 == crc32(name.encode()) % 97:
             check_neighbour(name, fit, case, plans)
 
 

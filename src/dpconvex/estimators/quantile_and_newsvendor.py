@@ -390,14 +390,14 @@ class DPNewsvendor(PrivateQuantileModel):
         if ignored:
             y = self._demands_by_record(y, len(levels) if isinstance(levels, tuple) else None)
         shape = shape_of_data(y) or ()
-        wide = len(shape) == 2 and (table or shape[1] > 1)
+        wide = len(shape) == 2 and shape[1] > (0 if table else 1)
         # What is no table of numbers is refused as any other target is.
         if not wide or issparse(y) or isinstance(y, np.ma.MaskedArray):
             if table and not wide:
                 raise ValueError(
                     f"The y given to {owner} must have a column for each product, because there "
-                    "are costs of each. Got an array that is not 2D instead. Use y.reshape(-1, "
-                    "1) for one product."
+                    "are costs of each. Got an array that is not 2D, or that has none, instead. "
+                    "Use y.reshape(-1, 1) for one product."
                 )
             return super()._read(X, y)
         if is_partitioned(X) or is_partitioned(y):

@@ -36,6 +36,8 @@ from dpconvex.types import Array
 
 # Of these the parts are no cells of a record.
 _NO_RECORDS = (str, bytes, bytearray, memoryview, Mapping, Set)
+# Kinds of arrays whose cells are no numbers: durations, dates, complex numbers, structures.
+NO_NUMBERS = "mMcV"
 # How objects say that they are an array or a table of a shape and types of their own.
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dataframe__")
 
@@ -203,12 +205,14 @@ def as_marked_table(X: Any, columns: int | None, owner: str) -> Any:
 
 def as_marked_column(name: str, values: Any, owner: str) -> Any:
     """Return one value per record as an array, of objects where a plain container or a masked array
-    holds them; mappings, sets and sparse columns, which are refused, as they are.
+    holds them; what is refused by its type as it is.
     """
     if is_plain_container(values):
         return objects_of(read_records(name, values, owner))
     if isinstance(values, (Mapping, Set)) or issparse(values):
         return values
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in NO_NUMBERS:
+        return np.asarray(values.data)
     return read_column(name, values, owner)
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
 from dpconvex.inputs.cells import CellWordMatcher, read_cell
-from dpconvex.inputs.containers import read_cells_of_one
+from dpconvex.inputs.containers import NO_NUMBERS, read_cells_of_one
 from dpconvex.inputs.settings import Classifier, Label
 
 # A label set that is read from the target becomes public: beyond this size it is taken for
@@ -116,6 +116,8 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     row would be valid.
     """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    if kind in NO_NUMBERS:
+        raise TypeError(_several_kinds(owner))
     shape: tuple[Any, ...] = getattr(y, "shape", ())
     empty = len(shape) > 0 and isinstance(shape[0], int) and shape[0] == 0
     if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
@@ -163,7 +165,7 @@ def _distinct_labels(y: Any, owner: str) -> np.ndarray:
         if len(kinds) > 1 or "other" in kinds:
             raise TypeError(_several_kinds(owner))
         y = np.array(y.tolist())
-    if y.dtype.kind in "mM":
+    if y.dtype.kind in "mMV":
         raise TypeError(_several_kinds(owner))
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.

@@ -28,7 +28,7 @@ from dpconvex.core.row_weights import (
 )
 from dpconvex.core.rows import is_partitioned
 from dpconvex.core.summation import most_summed_rows
-from dpconvex.inputs.containers import read_column, read_target_numbers
+from dpconvex.inputs.containers import NO_NUMBERS, read_column, read_target_numbers
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.types import Array
@@ -254,6 +254,8 @@ def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool
     problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
     column = _read_people_or_weights(sample_weight, X, "sample_weight", owner)
     try:
+        if column.dtype.kind in NO_NUMBERS:
+            raise TypeError("no numbers")
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
         weights = read_target_numbers(column) if ignored else column.astype(np.float64)
