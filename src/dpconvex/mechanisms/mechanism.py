@@ -176,13 +176,12 @@ class PrivateMechanism:
         own = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
         return {**parameters, **own}
 
-    def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> Array:
-        """Return coefficients to which the certificate's noise was added; ``record`` takes what
-        else was released.
+    def _run(self, *run: Any, **more: Any) -> Array:
+        """Return coefficients to which the certificate's noise was added.
 
-        A mechanism whose :meth:`stated_settings` are an object takes it as a fifth argument.
+        A mechanism writes it with the arguments ``(objective, certificate, noise, record)``, of
+        which ``record`` takes what else was released, and a fifth one where
+        :meth:`stated_settings` are an object.
         """
         raise AttributeError(f"{type(self).__name__} has no method '_run'.")
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from dpconvex.mechanisms.mechanism import (
     mechanism_with_word,
 )
 from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
-from dpconvex.objectives.objective import ExtendedObjective
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
 from dpconvex.privacy.linear_terms import (
@@ -239,7 +238,7 @@ class ObjectivePerturbation(PrivateMechanism):
 
     @classmethod
     def calibrate(
-        cls, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
+        cls, bounds: Any, guarantee: Guarantee, parameters: Parameters
     ) -> CertificateCalibration:
         r"""Derive the two noise terms of objective perturbation.
 
@@ -337,7 +336,7 @@ class ObjectivePerturbation(PrivateMechanism):
 
     def _run(
         self,
-        objective: ExtendedObjective,
+        objective: Any,
         certificate: Certificate,
         noise: NoiseSource,
         record: Facts,

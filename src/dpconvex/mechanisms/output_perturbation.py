@@ -262,9 +262,11 @@ class OutputPerturbation(PrivateMechanism):
             "release", moved, bounds.dimension, "coefficients", tolerance=stated
         )
         gaussian = release.distribution == "gaussian"
-        compose = certificates.compose_certified_pure
-        if gaussian:
-            compose = certificates.compose_certified_gaussian
+        compose = (
+            certificates.compose_certified_gaussian
+            if gaussian
+            else certificates.compose_certified_pure
+        )
         proven = compose([release])
         law = "Gaussian" if gaussian else "l2-Laplace"
         relation = bounds.relation.replace("_", "-")

@@ -137,9 +137,9 @@ class Phased(PrivateMechanism):
         certificate.check_terms(*names)
         pure = certificate.noise[names[0]].distribution == "l2-laplace"
         largest = 0.0
-        compose = certificates.compose_certified_gaussian
-        if pure:
-            compose = certificates.compose_certified_pure
+        compose = (
+            certificates.compose_certified_pure if pure else certificates.compose_certified_gaussian
+        )
         for label, phase in zip(names, phases, strict=True):
             stated = certificate.noise[label].tolerance
             least = 2.0**-53 * bounds.lipschitz

@@ -120,10 +120,10 @@ def _unfit(mechanism: object, request: FitRequest) -> Exception:
 def _check_carried(mechanism: PrivateMechanism, request: FitRequest) -> None:
     """Raise unless a mechanism's facts allow what is asked; the error names the missing fact."""
     carries = mechanism.carries
+    several_margins = isinstance(request.bounds.loss, losses.SeveralMarginLoss)
     if not isinstance(request.bounds, carries.bounds):
         kind = type(request.bounds).__name__
         raise _lacking(mechanism, request, f"bounds=({kind},)", TASKS[request.task])
-    several_margins = isinstance(request.bounds.loss, losses.SeveralMarginLoss)
     several_problems = request.problems > 1 and request.joint_loss is None
     people = request.people or request.rows_per_person > 1
     asked = {

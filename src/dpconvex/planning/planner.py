@@ -478,9 +478,8 @@ def default_mechanisms(task: str, guarantee: Guarantee) -> list[str]:
     """Return the names of the mechanisms that ``"auto"`` chooses among: the private fit, or for
     pure epsilon the perturbed minimisers.
     """
-    names = (_DESCENT,)
-    if not isinstance(guarantee, PrivateFitMechanism.guarantees):
-        names = tuple(_MINIMISERS)
+    offers_descent = isinstance(guarantee, PrivateFitMechanism.guarantees)
+    names = [_DESCENT] if offers_descent else list(_MINIMISERS)
     return [name for name in names if name in MECHANISMS[task]]
 
 
