@@ -434,6 +434,11 @@ def _parse_model(data: Content) -> ModelFile:
         _check_model_classes(cast(Classifier, model), certificate, classes)
         cast(Classifier, model).classes_ = np.array(classes)
     _check_model_releases(data["released"], certificate, np.atleast_2d(coef).shape)
+    through_origin = certificate.parameters.get("through_origin", False)
+    _require_of_model_file(
+        not (through_origin and intercept.any()),
+        "'intercept' must be 0, as its certificate says with 'through_origin'",
+    )
     model.n_features_in_ = data["n_features"]
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -548,6 +553,11 @@ def _stated_model_facts(
         PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows),
         width,
     )
+    if "through_origin" in facts.parameters and "through_origin" not in certificate.parameters:
+        # A fit without an intercept that was saved by an early version went through the middle of
+        # the bounds, and its file keeps that meaning.
+        del facts.parameters["through_origin"]
+        facts = model._mapped_facts(facts, width, facts.row_map.row_norm, False)
     rows_per_person = settings.get("rows_per_person", 1)
     person_weight = settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
