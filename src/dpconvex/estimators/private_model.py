@@ -172,8 +172,9 @@ class PrivateModel(PrivateStep, BaseEstimator):
         pay for the number of valid records, ``released_["mass"]``; others divide by the public
         number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
-        Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
-        a number.
+        Where noise is drawn, on a public grid: by dpconvex, or with "exact" by opendp, at about 20
+        microseconds a number. "exact" needs opendp 0.14.2 or later, whose noise has the law that it
+        states; that of earlier versions is biased, and they are refused.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
