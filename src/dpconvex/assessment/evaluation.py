@@ -72,6 +72,7 @@ _LOG_LOSS = (
 _LEVEL = 0.95
 _WIDE = 0.2  # of the range: an interval that is wider tells next to nothing
 _RANGE_QUESTIONS = 3  # that find a range privately, among 8
+_FARTHEST = 1e100  # of released numbers, which noise does not reach
 _BEYOND = 0.02  # of the rows, at most, lie beyond it
 _NEEDS = {
     "accuracy": "classes_",
@@ -725,6 +726,7 @@ def describe_evaluation(
     """Return the released score with its interval, from released and public numbers alone."""
     n = max(1, n)  # there may be no identifier at all
     levels = (1 - level) / 2, (1 + level) / 2
+    released = np.clip(np.nan_to_num(released), -_FARTHEST, _FARTHEST)
     possible = released - _evaluation_noise_draws(certificate)
     if certificate.statistic == "histogram":
         curve = _describe_evaluated_curve(released, possible, metric, limits, levels)
@@ -744,8 +746,9 @@ def describe_evaluation(
         share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1] / ROW_WEIGHT, 1.0)
         return np.asarray(low + (high - low) * share)
 
-    ends = np.clip(np.quantile(score(possible), levels), low, high)
-    value = float(np.clip(score(released), low, high))
+    with np.errstate(over="ignore"):
+        ends = np.clip(np.quantile(score(possible), levels), low, high)
+        value = float(np.clip(score(released), low, high))
     rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
     rows *= n - 1 if metric == "concordance" else 1
     interval = (float(ends[0]), float(ends[1]))

@@ -274,11 +274,13 @@ class RowMap:
         """
         theta = np.asarray(theta, dtype=np.float64)
         lead = int(self.fit_intercept)
-        slopes = theta[lead:] * np.array(self.scale)
-        constant = theta[0] if lead else 0.0
-        return slopes / target_scale, float(
-            (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
-        )
+        with np.errstate(all="ignore"):
+            slopes = theta[lead:] * np.array(self.scale)
+            constant = theta[0] if lead else 0.0
+            coef = slopes / target_scale
+            intercept = (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
+        # In absurd units, or by absurd noise, they may overflow.
+        return np.nan_to_num(coef), float(np.nan_to_num(intercept))
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""

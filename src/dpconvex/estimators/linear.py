@@ -27,6 +27,7 @@ from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, StatedSettings
+from dpconvex.fit import constants
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.containers import read_target_numbers
@@ -271,7 +272,9 @@ class PrivateLinearModel(PrivateModel):
             units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
             rows = np.column_stack(self._in_user_units(list(units), plan))
             jacobian = rows[1:] - rows[0]
-            released["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
+            found_covariance = jacobian.T @ np.asarray(covariance) @ jacobian
+            # In absurd units, or by absurd noise, entries may overflow: nothing is known then.
+            released["covariance"] = np.nan_to_num(found_covariance, nan=np.finfo(float).max)
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: FitDecision) -> tuple[Array, Array]:
@@ -497,6 +500,12 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             raise ValueError(
                 f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, "
                 "whose noise it is planned with. Give delta or mu, or leave it at False."
+            )
+        if facts.row_map.n_features > constants.MAX_WHITENED_COLUMNS:
+            raise ValueError(
+                f"The 'inference' parameter of {owner} must be False with more than "
+                f"{constants.MAX_WHITENED_COLUMNS:,} columns: intervals need a released matrix of "
+                f"all of them. Got {facts.row_map.n_features:,} columns instead."
             )
         # The certificate of a fit would be true with fewer records, but its intervals would be too
         # short.
