@@ -10,6 +10,7 @@ import tomllib
 import numpy as np
 import polars as pl
 import pytest
+from command_line import COMMAND
 
 import dpconvex
 from dpconvex.cli.task_options import OPTIONS, TASKS
@@ -218,6 +219,33 @@ def test_a_budget_in_mu_or_of_sums(folder):
     assert shown["remaining"]["epsilon"] == pytest.approx(0.4)
     assert folder.run("ledger", "init", "c.db").exit_code == 2
     assert folder.run("ledger", "init", "c.db", "--mu", 1, "--epsilon", 1).exit_code == 2
+
+
+def commands(group, name=()):
+    """Yield every command with its full name."""
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*name, word))
+        else:
+            yield (*name, word), command
+
+
+def test_every_command_prints_json_on_request():
+    """That of the papers is parsed by the distribution that has it."""
+    own = {name: command for name, command in commands(COMMAND) if name != ("reproduce",)}
+    without = [
+        name
+        for name, command in own.items()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    ]
+    assert len(own) > 12
+    assert without == []
+
+
+def test_the_head_of_a_ledger_is_json_on_request(folder):
+    folder.run("ledger", "init", "b.db", "--epsilon", 2)
+    plain = folder.run("ledger", "head", "b.db").stdout.strip()
+    assert json.loads(folder.run("ledger", "head", "b.db", "--json").stdout) == {"head": plain}
 
 
 def test_a_ledger_is_checked_against_a_head_kept_elsewhere(folder):

@@ -37,6 +37,7 @@ WRITTEN = {
         Decimal(LARGE),
         Decimal(LARGE),
     ],
+    "long": pl.Series([7, 7, 7, None, None, None, LARGE, LARGE], dtype=pl.Int128),
     "bytes": [b"7", b" 7", b"7.0", b"NA", b"", None, str(LARGE).encode(), str(LARGE).encode()],
 }
 

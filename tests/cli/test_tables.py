@@ -157,7 +157,11 @@ def test_predictions_carry_ids_columns_scores_and_probabilities(folder):
     assert table.columns == ["day", "city", "prediction"]
     assert table["day"].to_list() == data["day"].to_list()
     keep = [word for name in data.columns for word in ("--id", name)]
-    assert folder.run(*predict, *keep, "--scores", "--probabilities").exit_code == 0
+    assert folder.run(*predict, *keep, "--id", "day").exit_code == 0
+    named = (folder / "p.csv").read_text()
+    assert folder.run(*predict, "--all-columns").exit_code == 0
+    assert (folder / "p.csv").read_text() == named
+    assert folder.run(*predict, "--all-columns", "--scores", "--probabilities").exit_code == 0
     table = pl.read_csv(folder / "p.csv")
     labels = ["berlin", "paris", "rome"]
     new = ["prediction", *(f"score={x}" for x in labels), *(f"probability={x}" for x in labels)]
@@ -230,6 +234,38 @@ def test_what_reads_a_table_reads_the_parts_of_its_split(folder):
     )
     assert run.exit_code == 0
     assert (folder / "b.csv").read_bytes() == ("city;price\n" + "Kölln;1,5\n" * 2).encode("latin-1")
+
+
+TYPES = {
+    "list": pl.Series([[1, 2]] * 8),
+    "array": pl.Series([[1, 2]] * 8, dtype=pl.Array(pl.Int64, 2)),
+    "struct": pl.Series([{"a": 1}] * 8),
+    "duration": pl.Series(range(8), dtype=pl.Duration),
+    "bytes": pl.Series([b"\xff"] * 8),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_no_csv_file_holds_is_refused_before_anything_is_written(folder, kind):
+    pl.DataFrame({"day": range(8), "odd": TYPES[kind]}).write_parquet(folder / "t.parquet")
+    split = ("split", "t.parquet", "--seed", 1, "--train")
+    result = folder.run(*split, "a.parquet", "--test", "b.csv")
+    assert result.exit_code == 2
+    assert "a CSV file has no lists, structs, durations or bytes" in result.stderr
+    assert not (folder / "a.parquet").exists()
+    assert folder.run(*split, "a.parquet", "--test", "b.parquet").exit_code == 0
+    assert pl.read_parquet(folder / "a.parquet").schema["odd"] == TYPES[kind].dtype
+
+
+def test_a_split_by_whole_numbers_of_128_bits_is_that_by_others(folder):
+    sides = []
+    for kind in (pl.Int64, pl.Int128):
+        days = pl.Series(range(40), dtype=kind)
+        pl.DataFrame({"day": days}).write_parquet(folder / "t.parquet")
+        paths = ("t.parquet", "--train", "a.csv", "--test", "b.csv")
+        assert folder.run("split", *paths, "--seed", 1, "--by", "day").exit_code == 0
+        sides.append((folder / "a.csv").read_text())
+    assert sides[0] == sides[1]
 
 
 def test_a_point_among_decimal_commas_sets_off_thousands_or_is_no_number():
@@ -413,6 +449,9 @@ def test_messages_speak_of_options(folder):
     )
     told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
     assert error_in_options(text) == told
+    assert error_in_options("with fit_intercept=False, inference=True: label_private=False.") == (
+        "with --no-fit-intercept, --inference: --no-label-private."
+    )
     assert error_in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
         "not epsilon 2.0 and delta 1e-06: --mu 1."
     )
@@ -514,6 +553,12 @@ def test_a_formula_picks_columns_of_the_schema(folder):
     )
     assert refused.exit_code == 2
     assert "A formula may have" in refused.stderr
+    for formula in ("demand ~ price - 1", "demand ~ 0 + price"):
+        through = ("--schema", "bounds.toml", "--formula", formula, "--rows", 300)
+        advice = folder.run("certify", *through).stderr
+        assert "--no-fit-intercept" in advice
+        assert "False" not in advice
+    assert folder.run("certify", *asked, "--no-fit-intercept").exit_code == 0
 
 
 def test_templates_tell_thousands_from_decimals(folder):

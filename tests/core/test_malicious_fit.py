@@ -116,7 +116,7 @@ def handle(table, certificate, noise: NoiseSource, people: bool) -> PrivateRows:
         votes = RowWeights(shares, counts.size)
     engine = MemoryRows(X, np.clip(y, -1, 1), row_map, row_weights=votes)
     if certificate.bounds.loss.kind == "margin":
-        engine = engine.with_labels()
+        engine = engine.with_clipped_targets()
     return PrivateRows([engine], certificate, noise)
 
 

@@ -108,7 +108,7 @@ def test_a_fit_that_takes_rows_out_of_its_handle_is_seen(monkeypatch):
     honest = PrivateFit.run
 
     def dishonest(self):
-        rows: PrivateRows = self.rows
+        rows: PrivateRows = self.rows._rows  # the handle behind the clipped answers
         targets = rows._rows.targets
         return honest(self) + 0.0 * float(targets[0])
 

@@ -26,6 +26,7 @@ from dpconvex import (
     DPDiscreteHazard,
     DPGammaRegressor,
     DPLogisticRegression,
+    DPMedian,
     DPNewsvendor,
     DPPoissonRegressor,
     DPQuantileRegressor,
@@ -39,6 +40,7 @@ from dpconvex.assessment.evaluation_certificate import (
 )
 from dpconvex.assessment.evaluation_statistics import (
     METRICS,
+    ROW_METRICS,
     evaluation_statistic,
     exact_evaluation,
 )
@@ -52,6 +54,7 @@ from dpconvex.evaluation import (
     private_score,
     private_score_difference,
 )
+from dpconvex.intervals import DPConformal
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
@@ -81,6 +84,49 @@ OF_MODEL = {
     "poisson": ("deviance",),
     "hazard": ("concordance", "brier"),
 }
+AROUND = {
+    "pinball": DPQuantileRegressor(0.8, target_bounds=(-5, 5), feature_bounds=(-1, 1)),
+    "cost": DPNewsvendor(3.0, 1.0, target_bounds=(-5, 5), feature_bounds=(-1, 1)),
+    "deviance": DPPoissonRegressor(target_bounds=(0, 9), feature_bounds=(-1, 1)),
+    "squared": DPQuantileRegressor(0.8, target_bounds=(-5, 5), feature_bounds=(-1, 1)),
+    "residuals": DPQuantileRegressor(0.8, target_bounds=(-5, 5), feature_bounds=(-1, 1)),
+}
+
+
+@pytest.mark.parametrize("metric", AROUND)
+def test_intervals_are_scored_by_their_estimator(metric):
+    """By every metric but coverage, of which the intervals themselves are the answer."""
+    y = np.abs(DEMAND) if metric == "deviance" else DEMAND
+    intervals = DPConformal(AROUND[metric], 0.8, random_state=0).fit(ROWS, y)
+    options = {"metric": metric, "random_state": 0, "epsilon": 2.0}
+    found = private_score(intervals, ROWS, y, **options)
+    expected = private_score(intervals.estimator_, ROWS, y, **options)
+    assert found.certificate == expected.certificate
+    np.testing.assert_array_equal(found.interval, expected.interval)
+    if metric in ROW_METRICS:
+        difference = private_score_difference(intervals, intervals, ROWS, y, **options)
+        assert abs(difference.value) < difference.limits[1]
+    covered = private_score(intervals, ROWS, y, metric="coverage", random_state=0)
+    assert covered.value > 0.7
+
+
+def test_a_level_of_several_is_scored_in_intervals():
+    levels = DPQuantileRegressor((0.1, 0.9), target_bounds=(-5, 5), feature_bounds=(-1, 1))
+    intervals = DPConformal(levels, 0.8, random_state=0).fit(ROWS, DEMAND)
+    with pytest.raises(ValueError, match=r"like quantile=0\.1"):
+        private_score(intervals, ROWS, DEMAND, metric="pinball")
+    score = private_score(intervals, ROWS, DEMAND, metric="pinball", quantile=0.1, random_state=0)
+    assert score.metric == "pinball"
+
+
+def test_models_of_matrices_have_no_score():
+    matrices = np.random.default_rng(0).normal(size=(50, 2, 3))
+    model = DPMedian(random_state=0).fit(matrices, matrices[..., 0])
+    for metric in ("absolute", "coverage", None):
+        with pytest.raises(ValueError, match="records are matrices"):
+            private_score(model, matrices, matrices[..., 0], metric, residual_bound=1.0)
+
+
 OF_PAIRS = ("auc", "concordance")  # which need a public number of records
 CASES = [(model, metric) for model, metrics in OF_MODEL.items() for metric in metrics]
 

@@ -20,10 +20,11 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.ensemble import StackingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 from dpconvex import (
@@ -304,6 +305,36 @@ def test_steps_that_are_fitted_on_the_data_are_named():
         "featureunion.pca:",
     ]
     assert "not private" in check_pipeline(make_pipeline(Normalizer(), LogisticRegression()))[0]
+
+
+def test_columns_that_are_passed_through_are_no_problem():
+    """A transformer, union or pipeline without any step that is fitted."""
+    model = DPLogisticRegression(feature_bounds=(-1, 1))
+    passed = ColumnTransformer([("same", "passthrough", ["a"]), ("none", "drop", ["b"])])
+    assert check_pipeline(passed) == []
+    assert check_pipeline(make_pipeline(passed, model)) == []
+    assert check_pipeline(FeatureUnion([("same", "passthrough")])) == []
+    assert check_pipeline(Pipeline([("same", "passthrough"), ("none", None)])) == []
+    search = GridSearchCV(make_pipeline(passed, model), {})
+    assert [problem.split(" ")[0] for problem in check_pipeline(search)] == ["GridSearchCV"]
+
+
+def test_what_becomes_of_other_columns_is_looked_at():
+    """The remainder of a column transformer, and the last estimator of a stack."""
+    model = DPLogisticRegression(feature_bounds=(-1, 1))
+    columns = [("same", "passthrough", ["a"])]
+    assert leaks(ColumnTransformer(columns, remainder=StandardScaler())) == ["remainder:"]
+    assert check_pipeline(ColumnTransformer(columns, remainder="passthrough")) == []
+    stack = StackingClassifier([("own", model)], final_estimator=model)
+    assert check_pipeline(stack) == []
+    assert leaks(stack.set_params(final_estimator=LogisticRegression())) == ["final_estimator:"]
+    assert leaks(stack.set_params(final_estimator=None)) == ["StackingClassifier"]
+
+
+@pytest.mark.parametrize("wrong", [None, "model", 3, [], DPLogisticRegression])
+def test_only_estimators_are_checked(wrong):
+    with pytest.raises(TypeError, match="'pipeline' parameter of check_pipeline"):
+        check_pipeline(wrong)
 
 
 def uncharged_search_warnings(monkeypatch, run):

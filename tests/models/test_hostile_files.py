@@ -18,8 +18,10 @@ import pytest
 
 from dpconvex import (
     DPAUCClassifier,
+    DPDiscreteHazard,
     DPLogisticRegression,
     DPMedian,
+    DPOrdinalRegression,
     DPQuantileRegressor,
     ModelFileError,
     load_model,
@@ -59,6 +61,40 @@ BASES = {
     ),
 }
 X = np.random.default_rng(0).uniform(0, 10, size=(200, 3))
+
+
+@pytest.mark.parametrize("intercept", [1.0, [], [[2.0, 1.0]], [1.0], [1.0, 2.0], {}, None, "x"])
+def test_thresholds_of_another_shape_are_refused_in_our_words(intercept, tmp_path):
+    labels = np.digitize(X[:, 0], [3.0, 6.0])
+    path = tmp_path / "model.json"
+    save_model(DPOrdinalRegression(feature_bounds=(0, 10)).fit(X, labels), path)
+    content = json.loads(path.read_text())
+    with pytest.raises(ModelFileError, match=r"^The model file's .*'intercept'"):
+        parse_model({**content, "intercept": intercept})
+
+
+@pytest.mark.parametrize(
+    "released",
+    [
+        {},
+        {"baseline": 0.0},
+        {"baseline": []},
+        {"baseline": [0.0]},
+        {"baseline": [[0.0, 1.0]]},
+        {"baseline": [9.0, 9.0]},
+        {"outcome_shares": [0.5, 0.5]},
+        {"outcome_shares": [0.0, 0.25, 0.25, 0.25, 0.25]},
+    ],
+)
+def test_survival_needs_its_baseline_and_shares(released, tmp_path):
+    """Without them a loaded model had no predictions but an error of numpy."""
+    path = tmp_path / "model.json"
+    save_model(DPDiscreteHazard([3.0, 6.0], feature_bounds=(0, 10)).fit(X, X[:, 0]), path)
+    content = json.loads(path.read_text())
+    assert load_model(path).predict_survival(X[:3]).shape == (3, 2)
+    whole = {**content["released"], **released} if released else {}
+    with pytest.raises(ModelFileError, match=r"'baseline'|'outcome_shares'"):
+        parse_model({**content, "released": whole})
 
 
 def put(tree, edits):

@@ -104,6 +104,12 @@ LINEAR = {
     "row_norm": (None, None, 0.4),
     "fit_intercept": (True, True, False),
 }
+# Without an intercept, in bounds that are not symmetric about 0: all is divided, nothing centred.
+ORIGIN = {
+    "feature_bounds": ((0.5, 2.0), (-2.0, -0.1), (-0.3, 1.0)),
+    "row_norm": (None, None, 0.4),
+    "fit_intercept": (False,),
+}
 RIDGED = {**LINEAR, "alpha": (None, 0.1), "coef_bound": (None, None, 0.5)}
 PAIRS = {name: LINEAR[name] for name in ("feature_bounds", "row_norm")}
 SGD = (NoisySGD(steps=12), NoisySGD(steps=6, batch_size=3, average=0.0))
@@ -483,6 +489,10 @@ ESTIMATORS: dict[str, Fit] = {
             "late": one(({"mu": 300.0},), pairs=3),
             "late-levels": one(({"mu": 300.0},), quantile=(0.2, 0.9), pairs=3),
             "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3),
+            "origin": one((*GAUSSIAN, {"mu": 300.0}), ORIGIN, target_bounds=(-0.5, 2.0), pairs=3),
+            "origin-objective": one(
+                APPROXIMATE, ORIGIN, mechanism="objective", target_bounds=(0.5, 2.0), pairs=3
+            ),
         },
     ),
     **fits_of(
@@ -520,6 +530,7 @@ ESTIMATORS: dict[str, Fit] = {
             **INFERENCE,
             "objective": one((*APPROXIMATE, PURE[1]), mechanism="objective", alpha=100.0, pairs=3),
             "output": one(BOTH, mechanism="output", pairs=3),
+            "origin": one((*GAUSSIAN, {"mu": 300.0}), ORIGIN, pairs=3),
             "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3),
         },
     ),
@@ -539,12 +550,22 @@ ESTIMATORS: dict[str, Fit] = {
         {"rate": one((*GAUSSIAN, {"mu": 300.0}), {**LINEAR, "power": (1.1, 1.5, 1.9)}, pairs=3)},
     ),
     **fits_of(dp.DPTiltedRegressor, "number", NUMBERS, TILTED),
-    **fits_of(dp.DPRobustRegressor, "number", NUMBERS, OUTPUT),
+    **fits_of(
+        dp.DPRobustRegressor,
+        "number",
+        NUMBERS,
+        {**OUTPUT, "origin": one(BOTH, ORIGIN, target_bounds=(-0.5, 2.0), pairs=3)},
+    ),
     **fits_of(
         dp.DPLogisticRegression,
         "label",
         TWO,
-        {**SUMS, **INFERENCE, "late": one(({"mu": 300.0},), pairs=3)},
+        {
+            **SUMS,
+            **INFERENCE,
+            "late": one(({"mu": 300.0},), pairs=3),
+            "origin": one((*GAUSSIAN, {"mu": 300.0}), ORIGIN, pairs=3),
+        },
     ),
     **fits_of(
         dp.DPLogisticRegression,

@@ -165,6 +165,16 @@ def test_no_secret_stands_on_the_command_line_of_the_browser(tmp_path, monkeypat
     assert not Path(unquote(urlsplit(told[0]).path)).parent.exists()
 
 
+def test_its_address_is_json_on_request(monkeypatch, capsys):
+    """Whoever starts it from a program reads where it is."""
+    address = "http://127.0.0.1:1/once"
+    monkeypatch.setattr(
+        "dpconvex.reports.studio_server.serve_studio", lambda account, port, opened: opened(address)
+    )
+    studio_command(browser=False, json_=True)
+    assert json.loads(capsys.readouterr().out) == {"address": address}
+
+
 @pytest.mark.parametrize("port", [99999, -1])
 def test_a_port_that_there_is_not_is_refused_as_such(port, capsys):
     """It spoke of budgets that are too large."""

@@ -72,6 +72,7 @@ _LOG_LOSS = (
 _LEVEL = 0.95
 _WIDE = 0.2  # of the range: an interval that is wider tells next to nothing
 _RANGE_QUESTIONS = 3  # that find a range privately, among 8
+_FARTHEST = 1e100  # of released numbers, which noise does not reach
 _BEYOND = 0.02  # of the rows, at most, lie beyond it
 _NEEDS = {
     "accuracy": "classes_",
@@ -126,8 +127,9 @@ def private_score(
         ``"concordance"`` and ``"brier"`` (integrated over periods, records weighted by one over the
         released probability of being watched so long) for survival; ``"coverage"``, the share of
         rows in the intervals of :class:`~dpconvex.intervals.DPConformal`, or at or below a
-        predicted quantile. By default what the estimator minimises: cost, pinball loss, squared
-        error, deviance, AUC, accuracy or concordance.
+        predicted quantile. Other metrics of intervals are those of their estimator. By default what
+        the estimator minimises: cost, pinball loss, squared error, deviance, AUC, accuracy or
+        concordance.
     epsilon, delta, mu, ledger : float, Ledger, optional
         Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``. A ledger is
         charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
@@ -184,6 +186,7 @@ def private_score(
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
+    model = _evaluated_predictor(model, metric)
     column = _evaluated_level_column(model, quantile)
     _check_evaluation_metric(model, metric, column)
     check_neighbors(neighbors, owner)
@@ -311,6 +314,7 @@ def private_score_difference(
             raise parameter_error(
                 "metric", owner, f"one with a number per row: {list(ROW_METRICS)}", repr(metric)
             )
+        model = _evaluated_predictor(model, metric)
         _check_evaluation_metric(model, metric, None)
         if groups is None and people is not None:
             named.add(None if schema is None else schema.person)
@@ -404,6 +408,14 @@ def _default_evaluation_metric(model: Any) -> str:
     return "pinball" if isinstance(model, DPQuantileRegressor) else "squared"
 
 
+def _evaluated_predictor(model: Any, metric: object) -> Any:
+    """Return what is scored: intervals by their coverage, and by other metrics the estimator that
+    they are around.
+    """
+    intervals = isinstance(model, input_settings.FittedIntervals)
+    return model.estimator_ if intervals and metric != "coverage" else model
+
+
 def _quantile_levels(model: Any) -> list[float]:
     """Return the levels of a model with several; none for a newsvendor of several products."""
     found = (
@@ -434,6 +446,10 @@ def _check_evaluation_metric(model: Any, metric: object, column: int | None) -> 
             "instead."
         )
     name = type(model).__name__
+    if getattr(model, "takes_matrices", False):
+        raise ValueError(
+            f"private_score is for models of rows. Got {name} instead, whose records are matrices."
+        )
     inner = model.estimator_ if isinstance(model, input_settings.FittedIntervals) else model
     several = (
         np.ndim(getattr(inner, "coef_", ())) == 2 and not is_classifier(model) and column is None
@@ -710,6 +726,7 @@ def describe_evaluation(
     """Return the released score with its interval, from released and public numbers alone."""
     n = max(1, n)  # there may be no identifier at all
     levels = (1 - level) / 2, (1 + level) / 2
+    released = np.clip(np.nan_to_num(released), -_FARTHEST, _FARTHEST)
     possible = released - _evaluation_noise_draws(certificate)
     if certificate.statistic == "histogram":
         curve = _describe_evaluated_curve(released, possible, metric, limits, levels)
@@ -729,8 +746,9 @@ def describe_evaluation(
         share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1] / ROW_WEIGHT, 1.0)
         return np.asarray(low + (high - low) * share)
 
-    ends = np.clip(np.quantile(score(possible), levels), low, high)
-    value = float(np.clip(score(released), low, high))
+    with np.errstate(over="ignore"):
+        ends = np.clip(np.quantile(score(possible), levels), low, high)
+        value = float(np.clip(score(released), low, high))
     rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
     rows *= n - 1 if metric == "concordance" else 1
     interval = (float(ends[0]), float(ends[1]))

@@ -22,6 +22,7 @@ from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat
 from dpconvex.inputs.schema_file import read_schema
 from dpconvex.inputs.table_files import (
+    check_file_holds_types,
     check_table_file,
     open_table_file,
     table_file_format,
@@ -262,6 +263,8 @@ def split(
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
         table = opened.read(opened.names, least=2)
+        for path in (train, test):  # before either is written
+            check_file_holds_types(table, path)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
         chosen = (

@@ -87,9 +87,13 @@ def check(
 
 @ledger.command()
 @reports_errors
-def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
+def head(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
     """Print the number and hash of the newest record, to publish or to keep elsewhere."""
-    typer.echo(open_ledger(path, dataset).head())
+    newest = open_ledger(path, dataset).head()
+    if json_:
+        print_json({"head": newest})
+    else:
+        typer.echo(newest)
 
 
 def _print_ledger_charges(account: Ledger, json_: bool) -> None:

@@ -133,6 +133,14 @@ def error_in_options(message: str) -> str:
     def value(text: str) -> str:
         return ",".join(part.strip(" '") for part in text.strip("[]").split(","))
 
+    def option(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in OPTION_NAMES:
+            return found[0]
+        if found[2] in ("True", "False"):  # a switch, which takes no value
+            return flag(name if found[2] == "True" else f"no_{name}")
+        return f"{flag(name)} {value(found[2])}"
+
     parameter = r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?"
     message = re.sub(parameter, lambda found: f"The option {flag(found[1])}", message)
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
@@ -142,9 +150,7 @@ def error_in_options(message: str) -> str:
     # ApproxDP(...)
     return re.sub(
         r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)",
-        lambda found: (
-            f"{flag(found[1])} {value(found[2])}" if found[1] in OPTION_NAMES else found[0]
-        ),
+        option,
         message,
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -228,6 +229,7 @@ def studio(
     dataset: task_options.DatasetOption = "default",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; a free one by default.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    json_: task_options.JsonOption = False,
 ) -> None:
     """Open a local page to plan a fit: sliders for rows, columns and budget, forecasts, the
     attacker's odds.
@@ -250,10 +252,14 @@ def studio(
     with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
 
         def opened(address: str) -> None:
-            output.output_console().print(
-                f"The studio is at {address}", markup=False, soft_wrap=True
-            )
-            output.output_console().print("The address works once. Stop with Ctrl-C.")
+            if json_:
+                output.print_json({"address": address})
+                sys.stdout.flush()  # whoever reads it waits for it
+            else:
+                output.output_console().print(
+                    f"The studio is at {address}", markup=False, soft_wrap=True
+                )
+                output.output_console().print("The address works once. Stop with Ctrl-C.")
             if browser:
                 import webbrowser
 

@@ -76,6 +76,9 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option("--id", help="Column to keep; may be repeated.")
     ] = None,
+    all_columns: Annotated[
+        bool, typer.Option("--all-columns", help="Keep all columns of the table.")
+    ] = False,
     scores: Annotated[
         bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")
     ] = False,
@@ -102,10 +105,13 @@ def predict(
     )
     import polars as pl
 
-    from dpconvex.inputs.table_files import read_feature_file
+    from dpconvex.inputs.table_files import open_table_file, read_feature_file
 
     with output_progress(f"Predicting for {data.name}"):
-        rows, kept = read_feature_file(data, schema, keep or [])
+        columns = list(dict.fromkeys(keep or []))
+        if all_columns:
+            columns = open_table_file(data, schema.file).names
+        rows, kept = read_feature_file(data, schema, columns)
         found = prediction_columns(content.estimator, rows, scores, probabilities)
         taken = [name for name in found.columns if name in kept.columns]
         if taken:

@@ -282,7 +282,8 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
         )
     if not TASKS[task].labels and schema.target_bounds is None and task != "hazard":
         typer.echo(
-            "warning: the schema has no [target] range, so targets are taken to be of order 1.",
+            "warning: the schema has no [target] range: the default mechanism spends a part of its "
+            "budget on the scale of the target, others take targets to be of order 1.",
             err=True,
         )
     if (

@@ -475,15 +475,15 @@ class MemoryRows:
         vars(other).pop("mean_target_size", None)
         return other
 
-    def with_labels(self) -> Self:
-        """Return the rows in memory with mapped targets clipped to [-1, 1], as losses of ``y z``
-        need them.
+    def with_clipped_targets(self, low: float = -1.0, high: float = 1.0) -> Self:
+        """Return the rows in memory with mapped targets clipped to a public range.
 
-        Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
+        Losses of ``y z`` need [-1, 1]: their slopes and curvature grow with ``|y|``, and bounds are
+        those of labels.
         """
-        if self.targets.min(initial=0.0) >= -1 and self.targets.max(initial=0.0) <= 1:
+        if self.targets.min(initial=low) >= low and self.targets.max(initial=high) <= high:
             return self
-        return self._replace(targets=np.clip(self.targets, -1.0, 1.0))
+        return self._replace(targets=np.clip(self.targets, low, high))
 
     def with_row_weights(self, row_weights: RowWeights) -> Self:
         """Return the same rows, which count for what these weights say."""

@@ -12,7 +12,9 @@ with :func:`~dpconvex.core.calibration.calibrated_release_scale`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +33,7 @@ FLOATING_POINT = "floating-point"
 SEEDED = "seeded: not private"
 
 SAMPLERS = ("auto", "exact")
+_UNBIASED_OPENDP = (0, 14, 2)  # first version whose noise has the law that it states
 
 # Per released number or choice, the distance from the rounded ideal law: roundings of choices
 # (1e-40), digits of l2-Laplace vectors that are dropped (1e-55). Pure epsilon-DP and Gaussian DP
@@ -106,8 +109,9 @@ class NoiseSource:
         None draws from a cryptographic generator. Anything else is for tests; it goes the same way
         with other words.
     sampler : {"auto", "exact"}, default="auto"
-        "exact" takes Gaussian noise from opendp: about 20 microseconds a number. Seeded sources
-        have no use for it.
+        "exact" takes Gaussian noise from opendp: about 20 microseconds a number. It needs opendp
+        0.14.2 or later; the noise of earlier versions is biased, and they are refused. Seeded
+        sources have no use for it.
 
     Notes
     -----
@@ -123,6 +127,8 @@ class NoiseSource:
             )
         self.sampler = sampler
         self.seeded = random_state is not None
+        if sampler == "exact" and not self.seeded:
+            _require_unbiased_opendp()
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(0, 2**31 - 1)
         try:
@@ -192,6 +198,19 @@ def _add_noise_on_grid(value: ArrayLike, noise: Array, grid: float) -> Array:
     # cells, and beyond it the exact sum rounded to 53 bits: post-processing.
     cells = on_grid(value, grid)
     return (cells + on_grid(noise, grid).reshape(cells.shape)) * grid
+
+
+def _require_unbiased_opendp() -> None:
+    """Raise unless opendp is installed in a version whose noise has the law that it states."""
+    found = version("opendp")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+    if numbers < _UNBIASED_OPENDP:
+        wanted = ".".join(map(str, _UNBIASED_OPENDP))
+        raise ValueError(
+            f"The 'sampler' parameter needs opendp {wanted} or later for 'exact': the noise of "
+            f"earlier versions is biased. Got opendp {found} instead. Upgrade it, or leave "
+            "'sampler' at 'auto'."
+        )
 
 
 def _discrete_gaussian_noise(std: float, size: int) -> NDArray[np.int64]:

@@ -54,7 +54,7 @@ def exact_identifiers(column: Any) -> npt.NDArray[Any]:
     listed = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
     if listed is None:
         return np.asarray(column)
-    kind = np.asarray(column[:0]).dtype.kind
+    kind = _array_kind(column)
     missing = getattr(column, "null_count", None)
     missing = missing() if callable(missing) else missing
     if kind == "f" or (kind in "biu" and missing == 0):  # a faster way to the same values
@@ -67,6 +67,14 @@ def _unmasked_identifiers(column: np.ma.MaskedArray[Any, Any]) -> npt.NDArray[An
     cells = _identifier_objects(list(np.asarray(column.data).ravel()))
     cells[np.ma.getmaskarray(column).ravel()] = None
     return cells.reshape(column.shape)
+
+
+def _array_kind(column: Any) -> str:
+    """Return the kind of the array that a column of another library becomes, by its type alone."""
+    try:
+        return str(np.asarray(column[:0]).dtype.kind)
+    except Exception:  # a type that numpy does not have, such as whole numbers of 128 bits
+        return "O"
 
 
 def _identifier_column(frame: Any) -> Any:

@@ -320,7 +320,7 @@ class PrivateRows:
             frame, slope.weighting, checked_positive(term.record_bound * unit) / slope.largest
         )
         if slope.loss is not None and slope.loss.kind == "margin":
-            rows = rows.with_labels()  # slopes of margins grow with the label
+            rows = rows.with_clipped_targets()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)
         exact = frame.transform_sum(np.asarray(total)) / unit
         return self._answers.release(term, exact) * unit

@@ -182,11 +182,14 @@ def coordinate_cancellation(matrix: Array) -> float:
 
     For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the
     positive v (Collatz and Wielandt); a few powers of ``P^T P`` make it tight. A diagonal, given as
-    a vector, has 1.
+    a vector, has 1; a singular matrix has no bound.
     """
     if matrix.ndim == 1:
         return 1.0
-    product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))
+    try:
+        product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))
+    except np.linalg.LinAlgError:
+        return math.inf
     vector = np.ones(len(product))
     for _ in range(_POWERS):
         grown = product.T @ (product @ vector)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -60,6 +60,23 @@ class SourceChangedError(EngineError):
 def is_partitioned(data: object) -> bool:
     """Return whether data is a Dask collection, without importing Dask."""
     return type(data).__module__.split(".")[0] == "dask"
+
+
+def target_map(bounds: Sequence[float] | None, through_origin: bool = False) -> tuple[float, float]:
+    """Return shift and scale of ``(y - shift) * scale``, which maps public bounds into [-1, 1].
+
+    The middle of the bounds becomes 0, but where a fit goes ``through_origin``: there a target of 0
+    stays 0, because a shift would be an intercept. Without bounds targets stay as they are.
+
+    Examples
+    --------
+    >>> target_map((-1.0, 4.0)), target_map((-1.0, 4.0), through_origin=True)
+    ((1.5, 0.4), (0.0, 0.25))
+    """
+    low, high = (-1.0, 1.0) if bounds is None else (float(bounds[0]), float(bounds[1]))
+    if through_origin:
+        return 0.0, 1 / max(abs(low), abs(high))
+    return (low + high) / 2, 2 / (high - low)
 
 
 @dataclass(frozen=True)
@@ -144,13 +161,15 @@ class RowMap:
         feature_bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None,
         row_norm: float | None = None,
         fit_intercept: bool = True,
+        through_origin: bool = False,
     ) -> RowMap:
         """Build the map of rows from public feature bounds.
 
         A column whose bounds contain 0 is divided by ``max(|low|, |high|)`` (zero stays zero); the
-        others are centred to [-1, 1]; a column of width zero is mapped to 0. Long rows are
-        weighted, and `row_norm` is ``sqrt(n_features)`` by default. Without bounds nothing is
-        clipped, long rows are shortened, and `row_norm` is 1 by default.
+        others are centred to [-1, 1]; a column of width zero is mapped to 0. Where a fit goes
+        ``through_origin``, every column is divided, because a shift would be an intercept. Long
+        rows are weighted, and `row_norm` is ``sqrt(n_features)`` by default. Without bounds nothing
+        is clipped, long rows are shortened, and `row_norm` is 1 by default.
         """
         if feature_bounds is None:
             return cls(n_features, 1.0 if row_norm is None else row_norm, fit_intercept)
@@ -158,9 +177,9 @@ class RowMap:
             np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features)
             for bound in feature_bounds
         )
-        holds_zero = (low <= 0) & (high >= 0)
-        shift = np.where(holds_zero, 0.0, low / 2 + high / 2)
-        half_width = np.where(holds_zero, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
+        divided = ((low <= 0) & (high >= 0)) | through_origin
+        shift = np.where(divided, 0.0, low / 2 + high / 2)
+        half_width = np.where(divided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
         scale = np.divide(1.0, half_width, out=np.zeros(n_features), where=half_width > 0)
         norm = math.sqrt(n_features) if row_norm is None else row_norm
         columns = (tuple(column.tolist()) for column in (low, high, shift, scale))
@@ -220,12 +239,16 @@ class RowMap:
         """Public bound on the distance of two mapped rows that are shortened, the constant column
         apart.
 
-        Of opposite corners of the box of the bounds, or twice the norm bound. Mapped columns
-        contain 0, so a shortened row stays in the box.
+        Of opposite corners of the box of the bounds, or twice the norm bound. A shortened row lies
+        between its place in the box and 0, so a column that is mapped away from 0 is widened to it.
         """
         if self.low is None or self.high is None:
             return 2 * self.row_norm
-        widths = (np.array(self.high) - np.array(self.low)) * np.array(self.scale)
+        scale = np.array(self.scale)
+        low = (np.array(self.low) - np.array(self.shift)) * scale
+        high = (np.array(self.high) - np.array(self.shift)) * scale
+        widths = (np.array(self.high) - np.array(self.low)) * scale
+        widths = np.where(low > 0, high, np.where(high < 0, -low, widths))
         return min(2 * self.row_norm, math.sqrt(math.fsum(float(w) ** 2 for w in widths)))
 
     @property
@@ -251,11 +274,13 @@ class RowMap:
         """
         theta = np.asarray(theta, dtype=np.float64)
         lead = int(self.fit_intercept)
-        slopes = theta[lead:] * np.array(self.scale)
-        constant = theta[0] if lead else 0.0
-        return slopes / target_scale, float(
-            (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
-        )
+        with np.errstate(all="ignore"):
+            slopes = theta[lead:] * np.array(self.scale)
+            constant = theta[0] if lead else 0.0
+            coef = slopes / target_scale
+            intercept = (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
+        # In absurd units, or by absurd noise, they may overflow.
+        return np.nan_to_num(coef), float(np.nan_to_num(intercept))
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""
@@ -318,8 +343,8 @@ class Rows(Protocol):
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
 
-    def with_labels(self) -> Rows:
-        """Return the same rows with mapped targets clipped to [-1, 1]."""
+    def with_clipped_targets(self, low: float = -1.0, high: float = 1.0) -> Rows:
+        """Return the same rows with mapped targets clipped to a public range."""
 
     def subsample(self, rows: int) -> Rows:
         """Return about `rows` rows, spread over the data."""

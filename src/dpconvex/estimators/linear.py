@@ -22,11 +22,12 @@ from dpconvex.core.description import Facts
 from dpconvex.core.guarantees import GaussianDP, PureDP
 from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.row_weights import RowWeights
-from dpconvex.core.rows import Rows
+from dpconvex.core.rows import Rows, target_map
 from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, StatedSettings
+from dpconvex.fit import constants
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.containers import read_target_numbers
@@ -66,16 +67,17 @@ class PrivateLinearModel(PrivateModel):
     feature_bounds : pair (low, high) or dict of str to (low, high), optional
         Public bounds of the columns, scalars or one value per column; values beyond are clipped. A
         dictionary names all columns of a dataframe, which may have them in any order. Columns whose
-        bounds contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1].
-        Without them the mechanism ``"gradient"`` finds the columns' sizes privately, and others
-        take them to hold numbers from about -1 to 1.
+        bounds contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1]; with
+        ``fit_intercept=False`` all are divided. Without bounds the mechanism ``"gradient"`` finds
+        the columns' sizes privately, and others take them to hold numbers from about -1 to 1.
     row_norm : float, optional
         Length of a mapped row beyond which its weight is ``row_norm / length``;
         ``sqrt(n_features)`` by default, 1 without feature bounds. It has no effect on the default
         fit: 'gradient' bounds rows by released quantiles of their lengths, and only where
         ``feature_bounds`` are missing clips columns at ``2^40 row_norm``.
     fit_intercept : bool, default=True
-        Whether to fit a (penalised) intercept.
+        Whether to fit a (penalised) intercept. Without one the linear predictor is 0 where all
+        columns are 0, in the user's units: ``intercept_`` is 0.
     rows_per_person : int, default=1
         A public promise that nobody has more rows: what is guaranteed is guaranteed to a person
         with all of them. With ``groups`` and ``person_weight="rows"`` the number of rows of a
@@ -116,24 +118,42 @@ class PrivateLinearModel(PrivateModel):
         )
         row_norm = check_optional_positive("row_norm", self.row_norm, owner)
         parameters = facts.parameters
-        low = -1.0
-        high = 1.0
         stated = None
         if hasattr(self, "target_bounds"):  # a regression
             target = resolve_bounds_setting("target_bounds", self.target_bounds, None, owner)
-            low, high = (low, high) if target is None else (float(target[0]), float(target[1]))
-            parameters = {**parameters, "target_bounds": None if target is None else [low, high]}
+            range_ = None if target is None else [float(target[0]), float(target[1])]
+            parameters = {**parameters, "target_bounds": range_}
         if features is not None:  # one number where all columns share it
             sides = features[0].tolist(), features[1].tolist()
             stated = [side[0] if len(set(side)) == 1 else side for side in sides]
+        if self._goes_through_origin:
+            parameters = {**parameters, "through_origin": True}
+        facts = replace(facts, parameters={"feature_bounds": stated, **parameters})
+        through_origin = self._goes_through_origin
+        return self._mapped_facts(facts, int(n_features), row_norm, through_origin)
+
+    @property
+    def _goes_through_origin(self) -> bool:
+        """Whether the linear predictor is 0 where all columns are 0, in the user's units."""
+        return not self.fit_intercept
+
+    def _mapped_facts(
+        self,
+        facts: FitRequest,
+        n_features: int,
+        row_norm: float | None,
+        through_origin: bool,
+    ) -> FitRequest:
+        """Return linear facts with the public maps of rows and targets."""
+        bounds = facts.parameters["feature_bounds"]
+        shift, scale = target_map(facts.parameters.get("target_bounds"), through_origin)
         return replace(
             facts,
-            parameters={"feature_bounds": stated, **parameters},
             row_map=RowMap.from_bounds(
-                int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
+                n_features, bounds, row_norm, bool(self.fit_intercept), through_origin
             ),
-            target_shift=(low + high) / 2,
-            target_scale=2 / (high - low),
+            target_shift=shift,
+            target_scale=scale,
         )
 
     def _common_descent_plan(
@@ -150,7 +170,8 @@ class PrivateLinearModel(PrivateModel):
         carried = is_auto(mechanism) or (
             resolve_mechanism(mechanism, owner).carries.several_margins
         )
-        if not carried or self.fit_intercept is False:
+        without = isinstance(self.fit_intercept, (bool, np.bool_)) and not self.fit_intercept
+        if not carried or without:
             raise ValueError(
                 f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: {margins} "
                 "share coefficients, which no other proof here covers. Leave both out."
@@ -251,7 +272,9 @@ class PrivateLinearModel(PrivateModel):
             units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
             rows = np.column_stack(self._in_user_units(list(units), plan))
             jacobian = rows[1:] - rows[0]
-            released["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
+            found_covariance = jacobian.T @ np.asarray(covariance) @ jacobian
+            # In absurd units, or by absurd noise, entries may overflow: nothing is known then.
+            released["covariance"] = np.nan_to_num(found_covariance, nan=np.finfo(float).max)
 
     @staticmethod
     def _in_user_units(coefficients: list[Array], plan: FitDecision) -> tuple[Array, Array]:
@@ -477,6 +500,12 @@ class LinearConfidenceIntervals(PrivateLinearModel):
             raise ValueError(
                 f"The 'inference' parameter of {owner} needs Gaussian DP or a delta above 0, "
                 "whose noise it is planned with. Give delta or mu, or leave it at False."
+            )
+        if facts.row_map.n_features > constants.MAX_WHITENED_COLUMNS:
+            raise ValueError(
+                f"The 'inference' parameter of {owner} must be False with more than "
+                f"{constants.MAX_WHITENED_COLUMNS:,} columns: intervals need a released matrix of "
+                f"all of them. Got {facts.row_map.n_features:,} columns instead."
             )
         # The certificate of a fit would be true with fewer records, but its intervals would be too
         # short.
@@ -778,8 +807,10 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
         noise = math.sqrt(2) * certificate.noise["limits"].scale / certificate.bounds.n_samples
         if share <= _NOTED_SHARE + noise:
             return hidden
-        low, high = certificate.parameters["target_bounds"] or (-1.0, 1.0)
-        limit = self.released_["residual_limit"] * (high - low) / 2
+        parameters = certificate.parameters
+        through_origin = parameters.get("through_origin", False)
+        _, scale = target_map(parameters["target_bounds"], through_origin)
+        limit = self.released_["residual_limit"] / scale
         return (
             f"About {share:.1%} of the residuals are longer than {limit:.3g} and count as that "
             "long. Intervals are about least squares with this limit, and wider by what it may "

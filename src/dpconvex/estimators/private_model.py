@@ -35,6 +35,7 @@ from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows
 from dpconvex.engine import EngineError
 from dpconvex.estimators.parameters import with_parameters
+from dpconvex.fit.plausible_answers import ReleasedNumbersError
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import (
     PersonUnit,
@@ -93,19 +94,32 @@ def run_mechanism(
                 theta = decision.mechanism.release(
                     objective, certificate, noise, released, decision.settings
                 )
+                theta = _finite_coefficients(theta, bound)
         except EngineError as error:
             raise type(error)(f"{error} {_SPENT}") from None
+        except ReleasedNumbersError as error:
+            raise ReleasedNumbersError(f"{error} {_SPENT}") from error
         except BaseException as error:  # whoever interrupts a fit should know it, too
             error.add_note(_SPENT)
             raise
-        if bound is not None:  # a projection of what was released: no privacy cost
-            for each in theta if theta.ndim > 1 else [theta]:
-                each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
         found.append(theta)
         all_released.append(released)
     return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
 
 
+def _finite_coefficients(theta: Array, bound: float | None) -> Array:
+    """Return released coefficients that are finite, each vector within its bound if there is one.
+
+    Both are post-processing of what was released. Noise leads nowhere near the first limit.
+    """
+    theta = np.clip(np.nan_to_num(theta, nan=0.0), -_LARGEST_COEFFICIENT, _LARGEST_COEFFICIENT)
+    if bound is not None:
+        for each in theta if theta.ndim > 1 else [theta]:
+            each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
+    return theta
+
+
+_LARGEST_COEFFICIENT = 1e100  # in mapped units: its square is a number
 _SPENT = (
     "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
     "costs as much again."
@@ -172,8 +186,9 @@ class PrivateModel(PrivateStep, BaseEstimator):
         pay for the number of valid records, ``released_["mass"]``; others divide by the public
         number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
-        Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
-        a number.
+        Where noise is drawn, on a public grid: by dpconvex, or with "exact" by opendp, at about 20
+        microseconds a number. "exact" needs opendp 0.14.2 or later, whose noise has the law that it
+        states; that of earlier versions is biased, and they are refused.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -307,7 +322,8 @@ class PrivateModel(PrivateStep, BaseEstimator):
             del targets  # the rows have their own, mapped
             coefficients, self.released_ = run_mechanism(plan, objectives, self)
             self.certificate_ = plan.certificate
-            self._store(coefficients, plan)
+            with without_model_warnings():
+                self._store(coefficients, plan)
         return self
 
     def summary(self) -> Summary:

@@ -98,7 +98,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
         planned = parameters.get("gradient", {})
         bandwidth = settings.check_optional_positive(
-            "bandwidth", self.bandwidth, type(self).__name__
+            "bandwidth", self.bandwidth, type(self).__name__, unit=1 / facts.target_scale
         )
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),

@@ -58,6 +58,11 @@ class PrivateAUCModel(PrivateLinearClassifier):
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference of scores
 
+    @property
+    def _goes_through_origin(self) -> bool:
+        """False: scores are compared with each other, so that columns may be centred."""
+        return False
+
     def _two_labels(self, n_classes: int | None) -> Facts:
         labels = label_set_facts(self, n_classes)
         if labels["n_classes"] != 2:

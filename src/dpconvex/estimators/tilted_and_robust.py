@@ -16,7 +16,7 @@ from dpconvex import objectives
 from dpconvex.core.certificate import Certificate
 from dpconvex.core.checks import check_number
 from dpconvex.core.description import Facts
-from dpconvex.core.rows import Rows
+from dpconvex.core.rows import Rows, target_map
 from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
@@ -108,6 +108,17 @@ class TiltedOrRobustModel(PrivateLinearModel):
     def _own_bounds(self, facts: FitRequest, loss: PointwiseLoss) -> Any:
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
+    def _ended_targets(self, rows: Rows, certificate: Certificate) -> Rows:
+        """Return rows whose targets end at their public bounds, of which the objectives know that
+        they are mapped into [-1, 1].
+        """
+        parameters = certificate.parameters
+        bounds = parameters.get("target_bounds")
+        if bounds is None or not parameters.get("through_origin", False):
+            return rows
+        _, scale = target_map(bounds, through_origin=True)
+        return rows.with_clipped_targets(bounds[0] * scale, bounds[1] * scale)
+
     def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         bounds = certificate.bounds
         expected = self._own_bounds(facts, self._own_loss())
@@ -188,6 +199,7 @@ class PrivateTiltedModel(TiltedOrRobustModel):
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
+        rows = self._ended_targets(rows, certificate)
         if isinstance(bounds, WorstShareBounds):
             return WorstShareObjective(
                 rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples
@@ -322,6 +334,7 @@ class PrivateRobustModel(TiltedOrRobustModel):
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
+        rows = self._ended_targets(rows, certificate)
         if bounds.cost is not None:
             return objectives.CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
         kind = (

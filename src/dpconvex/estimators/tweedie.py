@@ -72,6 +72,7 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
     ----------
     coef_, intercept_
         Of the logarithm of the mean: a column that is larger by 1 multiplies it by ``exp(coef_)``.
+        With ``fit_intercept=False`` the mean is 1, in the response's unit, where all columns are 0.
     """
 
     _: KW_ONLY
@@ -104,9 +105,31 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
             raise parameter_error(
                 "rate_bounds", owner, "a pair (low, high) above 0", repr(self.rate_bounds)
             )
-        unit = 1.0 if raw else _UNIT * high
-        parameters = {**facts.parameters, "rate_bounds": [least, most]}
-        return replace(facts, parameters=parameters, target_shift=0.0, target_scale=1 / unit)
+        through_origin = facts.parameters.get("through_origin", False)
+        if through_origin and not 1 / _RAW <= least < most <= 4 * _RAW:
+            allowed = (
+                f"a pair (low, high) that is not beyond {1 / _RAW:.1g} and {2 * _RAW:.1g} with "
+                "fit_intercept=False, which makes 1 the mean where all columns are 0"
+            )
+            raise parameter_error(
+                "target_bounds", owner, allowed, repr(self.target_bounds), "Change its unit."
+            )
+        return replace(facts, parameters={**facts.parameters, "rate_bounds": [least, most]})
+
+    def _mapped_facts(
+        self,
+        facts: FitRequest,
+        n_features: int,
+        row_norm: float | None,
+        through_origin: bool,
+    ) -> FitRequest:
+        """Return the facts of a rate with its maps: a target is divided by a unit, whose mean has
+        the logarithm 0.
+        """
+        mapped = super()._mapped_facts(facts, n_features, row_norm, through_origin)
+        target = facts.parameters["target_bounds"]
+        unit = 1.0 if through_origin or target is None else _UNIT * target[1]
+        return replace(mapped, target_shift=0.0, target_scale=1 / unit)
 
     def _loss(self, facts: FitRequest) -> Tweedie:
         least, most = facts.parameters["rate_bounds"]

@@ -256,6 +256,8 @@ CURVATURE_FACTORS = tuple(
 )  # possible curvatures, over the expected one
 MAX_MOVE = 2.0  # most that one round moves predictions, in units of the scale
 UNKNOWN_VARIANCE = 1e300  # variance of a number of which nothing is known
+MAX_VARIANCE = 1e100  # of a coefficient whose variance is no number any more
+MIN_FLAT_SHARE = 1e-20  # least curvature of a mostly flat loss, over its largest one
 MIN_MASS_SHARE = 0.01  # least share of the records that a noisy number of them may state
 
 # Smoothing, in units of the scale of residuals; for margins absolute.

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from dpconvex.fit import constants
+from dpconvex.fit import constants, linear_algebra
 from dpconvex.types import Array
 
 
@@ -44,7 +44,7 @@ def denoise_covariance(
     variances = np.diagonal(spread)
     apart = variances - variances.mean()
     factor = james_stein((size - 1) * std**2, float(apart @ apart))
-    values, vectors = np.linalg.eigh(spread - np.diag(variances))
+    values, vectors = linear_algebra.symmetric_eigenvalues(spread - np.diag(variances))
     # Noise drives eigenvalues apart: v_i by std^2 / 2 sum_j 1 / (v_i - v_j). Twice as much is taken
     # back, which is right in squared error, as eigenvectors are not those of the matrix below (Bun,
     # Allez, Bouchaud and Potters 2016); in two dimensions it is what James and Stein shrink by.
@@ -81,7 +81,9 @@ def denoise_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array
     size = len(matrix)
     apart = matrix - expected
     factor = james_stein(std**2 * size * (size + 1) / 2, float(np.square(apart).sum()))
-    values, vectors = np.linalg.eigh(expected + factor * (apart + apart.T) / 2)
+    values, vectors = linear_algebra.symmetric_eigenvalues(
+        expected + factor * (apart + apart.T) / 2
+    )
     least = max(
         constants.MIN_CURVATURE_EIGENVALUE * float(np.trace(expected)) / size,
         factor * std * math.sqrt(size),
@@ -134,7 +136,7 @@ def raise_curvature(
     and eigenvectors.
     """
     # The least eigenvalue is a hundredth of the mean.
-    values, vectors = np.linalg.eigh(curvature)
+    values, vectors = linear_algebra.symmetric_eigenvalues(curvature)
     variances = curvature_variances(variance, vectors)
     least = constants.MIN_CURVATURE_EIGENVALUE * max(float(values.mean()), 1e-300)
     return np.maximum(values, np.maximum(stds * np.sqrt(variances), least)), variances, vectors
@@ -164,5 +166,5 @@ def denoise_scores(
     if height is None:
         height = max(float(np.trace(scores)), std * math.sqrt(size)) / trace
     apart, _ = denoise_covariance(scores - height * curvature, std, usual)
-    values, vectors = np.linalg.eigh(height * curvature + apart)
+    values, vectors = linear_algebra.symmetric_eigenvalues(height * curvature + apart)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
-from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryStatistic, largest_query_cancellation
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
 from dpconvex.core.threads import single_threaded_blas
-from dpconvex.fit import constants
+from dpconvex.fit import constants, linear_algebra
 from dpconvex.fit.covariance_and_curvature import denoise_covariance
 from dpconvex.fit.fit_plan import FitConfig, column_octaves
+from dpconvex.fit.plausible_answers import PlausibleAnswers
 from dpconvex.types import Array
 
 
@@ -60,7 +60,7 @@ class RowGeometry(Coordinates):
         )
 
 
-def release_row_geometry(rows: PrivateRows, config: FitConfig, mass: float) -> RowGeometry:
+def release_row_geometry(rows: PlausibleAnswers, config: FitConfig, mass: float) -> RowGeometry:
     """Return released coordinates; ``mass`` is the total weight of all records, public or
     released.
     """
@@ -302,7 +302,7 @@ def _is_spread(counts: Array, law: Array, std: float, mass: float) -> NDArray[np
 
 
 def _geometry_norm_quantile(
-    rows: PrivateRows, frame: RowGeometry, level: float, expected: float, mass: float
+    rows: PlausibleAnswers, frame: RowGeometry, level: float, expected: float, mass: float
 ) -> float:
     """Return a quantile of the row norms, from a histogram of their logarithms and a prior
     around the expected norm.
@@ -354,7 +354,7 @@ def _whiten_geometry(
     spread, noise = denoise_covariance(
         spread, std / share, (usual, constants.MEAN_VARIANCE_PRIOR_STD * usual)
     )
-    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
+    values, vectors = linear_algebra.symmetric_eigenvalues((spread + spread.T) / 2)
     floor = floor * std / share * math.sqrt(2 * size)
     stretched = np.linalg.norm(vectors.T @ (frame.matrix[lead:, lead:] / most), axis=1)
     raised = np.maximum(np.maximum(values, floor), np.maximum(stretched**2, 1e-12))

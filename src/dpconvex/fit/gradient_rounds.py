@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor
-from dpconvex.fit import constants
+from dpconvex.fit import constants, linear_algebra
 from dpconvex.fit import covariance_and_curvature as curvatures
 from dpconvex.fit import posterior as posteriors
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss
 from dpconvex.fit.geometry import RowGeometry
+from dpconvex.fit.plausible_answers import PlausibleAnswers
 from dpconvex.fit.posterior import (
     NewtonPosterior,
     PosteriorEstimate,
@@ -51,7 +51,7 @@ class GradientRounds:
     """
 
     def __init__(
-        self, rows: PrivateRows, frame: RowGeometry, config: FitConfig, mass: float
+        self, rows: PlausibleAnswers, frame: RowGeometry, config: FitConfig, mass: float
     ) -> None:
         bounds = rows.bounds
         self.rows = rows
@@ -136,14 +136,14 @@ class GradientRounds:
             part = config.early_rows if step < number - last else None
             gradient, std = self._release_gradient(name, phi, loss, part, mean_gradient)
             hessian = np.diag(hessian_diagonal) if curvature is None else curvature(phi)
-            inverse = None if curvature is None else np.asarray(np.linalg.inv(hessian), np.float64)
+            inverse = None if curvature is None else linear_algebra.inverse(hessian)
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
             if (
                 penalty is not None
             ):  # the minimiser of the quadratic function around the mean, plus the penalty
-                mean = np.asarray(np.linalg.solve(hessian + penalty, hessian @ mean))
+                mean = linear_algebra.solve(hessian + penalty, hessian @ mean)
             phi = self._limit_step(phi, mean, loss.scale)
         return replace(found, mean=mean)
 
@@ -232,7 +232,7 @@ class GradientRounds:
                 hessian, hessian_noise_std = self._denoise_curvature(released, loss)
                 if penalty is not None:
                     hessian = hessian + penalty
-                values, vectors = np.linalg.eigh(hessian)
+                values, vectors = linear_algebra.symmetric_eigenvalues(hessian)
                 prior_variance = np.maximum((vectors**2).T @ before.variance, 0.0)
             part = config.early_rows if step < rounds // 2 else None
             gradient, std = self._release_gradient("late gradients", phi, loss, part)
@@ -283,7 +283,7 @@ class GradientRounds:
             / loss.max_second_derivative
             * (1 + self.config.records_per_coefficient / 1000)
         )
-        share = 1.0 if self.config.inference else min(1.0, share)
+        share = 1.0 if self.config.inference else min(1.0, max(share, constants.MIN_FLAT_SHARE))
         return length * math.sqrt(share), loss.max_second_derivative * length**2 * share
 
     def _release_curvature(self, phi: Array, loss: PosteriorLocalLoss) -> Array:
@@ -366,7 +366,7 @@ class GradientRounds:
         found = matrix.T @ inverse @ gradients @ inverse @ matrix
         # A column's curvature is at most that of its variance v, whatever a noisy matrix says: at
         # least g / v^2.
-        columns = np.linalg.inv(matrix)[self.lead :]
+        columns = linear_algebra.inverse(matrix)[self.lead :]
         at = np.arange(self.lead, self.size)
         most = loss.max_second_derivative * self.frame.most_variance
         if self.kind != "squares":
@@ -377,4 +377,6 @@ class GradientRounds:
         found[at, at] = np.maximum(
             found[at, at], np.sum(columns * (columns @ gradients), axis=1) / most**2
         )
+        if not np.isfinite(found).all():  # noise left nothing that is known of any coefficient
+            found = constants.MAX_VARIANCE * np.eye(self.size)
         return np.asarray(found)

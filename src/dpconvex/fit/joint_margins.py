@@ -24,7 +24,7 @@ from scipy.special import expit, gammaincinv, logit
 
 from dpconvex.core.queries import QuerySlopes, QueryStatistic
 from dpconvex.core.several_margin_losses import softmax_shares
-from dpconvex.fit import constants
+from dpconvex.fit import constants, linear_algebra
 from dpconvex.fit.margin_calibration import calibrated_label_share
 from dpconvex.fit.posterior import (
     NewtonPosterior,
@@ -94,7 +94,9 @@ class JointMargins:
             curvature = np.diag(self.frame.moments[self.lead :])
             lead = self.lead
             slopes = vector[self.leads :].reshape(len(self.columns), -1)
-            slopes[:] = np.linalg.solve(curvature + precision[lead:, lead:], curvature @ slopes.T).T
+            slopes[:] = linear_algebra.solve(
+                curvature + precision[lead:, lead:], curvature @ slopes.T
+            ).T
         return self._expand(vector)
 
     @property
@@ -243,7 +245,7 @@ class JointMargins:
             curvature = np.diag(mean) - p @ p.T / p.shape[1]
             curvature = self.contrasts @ curvature @ self.contrasts.T
             missing = self.contrasts @ (self.law.shares - mean)
-            shift = np.linalg.solve(curvature + 1e-6 * np.eye(len(curvature)), missing)
+            shift = linear_algebra.solve(curvature + 1e-6 * np.eye(len(curvature)), missing)
             moved[: self.leads] += np.clip(shift, -1.0, 1.0)
         moved[: self.leads] = weight * vector[: self.leads] + (1 - weight) * moved[: self.leads]
         return moved
@@ -255,7 +257,7 @@ def contrasts_of(shares: Array) -> Array:
     """
     size = shares.size
     flat = np.eye(size) - 1 / size
-    _, vectors = np.linalg.eigh(
+    _, vectors = linear_algebra.symmetric_eigenvalues(
         flat @ (np.diag(shares) - np.outer(shares, shares)) @ flat - 10 * (np.eye(size) - flat)
     )
     return np.asarray(vectors[:, 1:].T)
@@ -322,7 +324,7 @@ def simulated_margins(fit: JointMargins, coefficients: Array) -> tuple[Array, Ar
     # Margins see one direction per contrast. Rounding alone would choose directions beyond them,
     # and the signs.
     rank = min(constants.JOINT_DIRECTIONS, weights.shape[0], len(fit.columns))
-    directions, sizes, others = np.linalg.svd(weights, full_matrices=False)
+    directions, sizes, others = np.linalg.svd(linear_algebra.tame(weights), full_matrices=False)
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)[0]
     signs = np.where(largest < 0, -1.0, 1.0)
     directions = (directions * signs)[:, :rank]
@@ -360,8 +362,8 @@ class ExpectedRound:
         leads = intercepts.size
         scales = np.sqrt(self.moments)
         directions = self.directions
-        inverse = np.linalg.inv(self.small)
-        far = np.linalg.inv(self.far)
+        inverse = linear_algebra.inverse(self.small)
+        far = linear_algebra.inverse(self.far)
         scaled = columns / scales
         along = scaled @ directions
         found = inverse @ np.concatenate([intercepts, along.ravel()])
@@ -461,11 +463,13 @@ def secant_step(vectors: Array, steps: Array, noise: Array) -> Array:
     changes = np.diff(steps, axis=0)
     whitened = changes / noise
     gram = whitened @ whitened.T + 2 * last.size * np.eye(len(moves))
-    return np.asarray(last - np.linalg.solve(gram, whitened @ (last / noise)) @ (moves + changes))
+    return np.asarray(
+        last - linear_algebra.solve(gram, whitened @ (last / noise)) @ (moves + changes)
+    )
 
 
 def _raised(matrix: Array) -> Array:
     """Return a symmetric matrix with eigenvalues of at least a share of their mean."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    values, vectors = linear_algebra.symmetric_eigenvalues((matrix + matrix.T) / 2)
     least = constants.JOINT_MIN_EIGENVALUE * max(float(values.mean()), 1e-12)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)

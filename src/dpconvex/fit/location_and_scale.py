@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryLoss, QueryScore, QueryStatistic
 from dpconvex.fit import constants
+from dpconvex.fit.plausible_answers import PlausibleAnswers
 from dpconvex.types import Array
 
 
@@ -226,7 +226,7 @@ class LocationTails:
 
 
 def locate_target_bracket(
-    rows: PrivateRows, name: str, mass: float, bounded: bool = True
+    rows: PlausibleAnswers, name: str, mass: float, bounded: bool = True
 ) -> tuple[float, float] | None:
     """Return the ends of the octaves that certainly hold targets; None where those hold less than
     half of all.
@@ -246,7 +246,7 @@ def locate_target_bracket(
 
 
 def locate_residual_tails(
-    rows: PrivateRows,
+    rows: PlausibleAnswers,
     name: str,
     theta: Array,
     scale: float,
@@ -264,7 +264,7 @@ def locate_residual_tails(
 
 
 def locate_limited_shares(
-    rows: PrivateRows, name: str, theta: Array, limit: float, mass: float
+    rows: PlausibleAnswers, name: str, theta: Array, limit: float, mass: float
 ) -> Array:
     """Return the noisy shares of residuals below minus a limit and above it."""
     residual = QueryStatistic("residual", theta)
@@ -273,7 +273,7 @@ def locate_limited_shares(
 
 
 def locate_mean(
-    rows: PrivateRows, largest: float, octaves: float, mass: float
+    rows: PlausibleAnswers, largest: float, octaves: float, mass: float
 ) -> tuple[float, float, LocationTails]:
     """Return the mean of targets from 0 to `largest`, its standard deviation, and the shares of
     targets by size.
@@ -304,7 +304,12 @@ def locate_mean(
 
 
 def share_below_location(
-    rows: PrivateRows, name: str, statistic: QueryStatistic, point: float, level: float, mass: float
+    rows: PlausibleAnswers,
+    name: str,
+    statistic: QueryStatistic,
+    point: float,
+    level: float,
+    mass: float,
 ) -> float:
     """Return the noisy share of records whose statistic is below a point."""
     # Where rows may be ignored, the number of records is known up to noise, and the count is
@@ -315,7 +320,7 @@ def share_below_location(
 
 
 def locate_quantile(
-    rows: PrivateRows,
+    rows: PlausibleAnswers,
     name: str,
     statistic: QueryStatistic,
     level: float,

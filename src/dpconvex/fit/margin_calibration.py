@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
-from dpconvex.fit import constants
+from dpconvex.fit import constants, linear_algebra
 from dpconvex.losses import PointwiseLoss
 from dpconvex.types import Array
 
@@ -116,7 +116,7 @@ def calibrate_margin(
             centred = slopes - slopes.mean(axis=1, keepdims=True)
             covariance += std**2 * (centred @ centred.T)
         covariance += (1e-9 * float(np.trace(covariance)) + 1e-300) * np.eye(len(basis))
-        weights = curvature @ np.linalg.inv(covariance)
+        weights = curvature @ linear_algebra.inverse(covariance)
         return weights @ gradient, weights @ curvature, height
 
     start = np.array(before)[-len(basis) :]
@@ -126,7 +126,7 @@ def calibrate_margin(
     for _ in range(50):
         gradient, evidence, _ = normal_equations(found)
         gradient = gradient + precision @ (found - start)
-        move = np.clip(np.linalg.solve(evidence + precision, gradient), -0.5, 0.5)
+        move = np.clip(linear_algebra.solve(evidence + precision, gradient), -0.5, 0.5)
         found = found - move
         found[-1] = max(0.0, float(found[-1]))
         if float(np.abs(move).max()) < 1e-7:

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 from scipy.special import erf, logit, ndtri
 
+from dpconvex.core.certificate import CertificateError
 from dpconvex.core.description import Facts
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
@@ -32,6 +33,7 @@ from dpconvex.fit.fit_plan import (
 from dpconvex.fit.geometry import release_row_geometry
 from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
+from dpconvex.fit.plausible_answers import PlausibleAnswers, ReleasedNumbersError
 from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
 from dpconvex.losses import Huber, PointwiseLoss, Tweedie
 from dpconvex.smoothing import Kernel, convolve
@@ -60,7 +62,7 @@ class PrivateFit:
         origin: float | None = None,
     ) -> None:
         bounds = rows.bounds
-        self.rows = rows
+        self.rows = PlausibleAnswers(rows)
         self.bounds = bounds
         self.config = config
         self.terms = rows.terms
@@ -75,7 +77,19 @@ class PrivateFit:
         self.mass = float(self.n)
 
     def run(self) -> Array:
-        """Run the private fit; return theta, the coefficients of mapped rows x."""
+        """Run the private fit; return theta, the coefficients of mapped rows x.
+
+        All numbers in here are released or public, and so is what becomes of them: an error of
+        arithmetic is one that everybody would get, and has one message.
+        """
+        try:
+            return self._run()
+        except CertificateError:  # the certificate does not allow for what was asked
+            raise
+        except (ArithmeticError, LookupError, ValueError) as error:
+            raise ReleasedNumbersError from error
+
+    def _run(self) -> Array:
         if (
             "mass" in self.terms
         ):  # the noisy total weight, at least a hundredth of the number of records

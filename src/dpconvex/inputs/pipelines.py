@@ -8,6 +8,7 @@ from typing import Any
 
 from sklearn.utils import get_tags
 
+from dpconvex.core.checks import parameter_error
 from dpconvex.inputs.public_table import PublicTable
 
 __all__ = ["PrivateStep", "check_pipeline"]
@@ -62,6 +63,11 @@ def check_pipeline(pipeline: Any) -> list[str]:
     ...     print(problem.split(" and ")[0])
     standardscaler: StandardScaler is fitted on the data,
     """
+    if isinstance(pipeline, type) or not hasattr(pipeline, "fit"):
+        is_class = isinstance(pipeline, type)
+        got = f"the class {pipeline.__name__}" if is_class else type(pipeline).__name__
+        allowed = "a pipeline, a search or an estimator, made with its settings"
+        raise parameter_error("pipeline", "check_pipeline", allowed, got, kind=TypeError)
     return list(_find_pipeline_problems(pipeline, ""))
 
 
@@ -90,6 +96,12 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
         yield from _people_lost_in_pipeline(item, parts, path)
         for label, part in parts:
             yield from _find_pipeline_problems(part, _join(path, label))
+        if hasattr(item, "final_estimator") and item.final_estimator is None:  # of a stack
+            yield (
+                f"{here}{name} ends in an estimator of scikit-learn by default, which is not "
+                "private: what it learns from the data is covered by nothing. Give a "
+                "final_estimator of dpconvex."
+            )
     elif not isinstance(item, PrivateStep) and not _pipeline_step_is_public(item):
         if hasattr(item, "transform"):
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
@@ -101,13 +113,13 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
 
 def _people_lost_in_pipeline(item: Any, parts: list[tuple[str, Any]], path: str) -> Iterator[str]:
     """Name tables whose people do not reach an estimator of the pipeline that takes them."""
+    # Steps that pass all columns through, or drop them, are no followers.
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
-    for (label, table), follower in zip(
-        parts, [*(part for _, part in parts[1:]), None], strict=True
-    ):
+    for place, (label, table) in enumerate(parts):
         if not isinstance(table, PublicTable) or table._parsed().person is None:
             continue
+        follower: Any = parts[place + 1][1] if place + 1 < len(parts) else None
         taker = getattr(follower, "regressor", follower)  # of a target that is transformed
         takes_groups = hasattr(taker, "certify") and "groups" in signature(taker.fit).parameters
         if not in_order or (follower is not None and not takes_groups):
@@ -134,7 +146,11 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
     for attribute in ("steps", "transformers", "transformer_list", "estimators"):
         steps = getattr(item, attribute, None)
         if isinstance(steps, (list, tuple)) and all(isinstance(step, tuple) for step in steps):
-            return [(str(step[0]), step[1]) for step in steps]
+            found = [(str(step[0]), step[1]) for step in steps]
+            for name in ("remainder", "final_estimator"):
+                if hasattr(getattr(item, name, None), "fit"):
+                    found.append((name, getattr(item, name)))
+            return found
     if not isinstance(item, PrivateStep):
         for attribute in ("estimator", "regressor"):
             inner = getattr(item, attribute, None)

@@ -367,6 +367,8 @@ class Fitted(Model, Protocol):
     _interval_note: Callable[[], str | None]  # what its intervals are about
     _coefficient_columns: Callable[[float], dict[str, list[Any]]]  # of a fit with intervals
     _public_facts: Callable[[Any, int], Any]  # the checked settings
+    #: The same with the maps of rows and targets, of a number of columns and a row norm.
+    _mapped_facts: Callable[[Any, int, float, bool], Any]
     #: Settings as a certificate states them, and as the estimator has them.
     _stated: Callable[[Certificate, Any], dict[str, tuple[object, object]]]
 

@@ -172,11 +172,24 @@ def open_table_file(path: Path, file: csv_reader.CSVFormat | None = None) -> Ope
     return OpenTableFile(path, names, layout)
 
 
+def check_file_holds_types(table: pl.DataFrame, path: Path) -> None:
+    """Raise if the format of a file cannot hold a column of the table, by its type."""
+    if table_file_format(path) == "parquet":
+        return
+    for name, kind in table.schema.items():
+        if kind.is_nested() or kind in (pl.Binary, pl.Duration, pl.Object):
+            raise InputError(
+                f"The column {shown_name(name)} cannot be written to {path.name!r}: a CSV file has "
+                "no lists, structs, durations or bytes. Write a .parquet file instead."
+            )
+
+
 def write_table_file(
     table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None
 ) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
     file = file or csv_reader.CSVFormat()
+    check_file_holds_types(table, path)
     if table_file_format(path) == "parquet":
         written = io.BytesIO()
         table.write_parquet(written)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpconvex.core.certificate import Certificate, CertificateCalibration, CertificateProof
 from dpconvex.core.description import Facts
@@ -23,7 +24,9 @@ from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.core.mechanism_rules import Carries, Parameters
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.queries import Query, prove_queries
+from dpconvex.fit import linear_algebra
 from dpconvex.fit.fit_plan import gaussian_budget, planned_mass_share
+from dpconvex.fit.plausible_answers import plausible_answer
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.pairwise_objective import PairwiseObjective
@@ -172,9 +175,13 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     mu = gaussian_budget(certificate.guarantee, "Moments")  # for the choice of row length
     clip_multiple = _LARGE_CLIP if d / (n * mu) < _AMPLE else _SMALL_CLIP
 
+    def answered(name: str, answer: ArrayLike) -> Array:
+        return plausible_answer(answer, rows.terms[name], bounds)
+
     def clip_radius(centre: Array, matrix: Array, low: float, high: float) -> float:
         def above_half(length: float) -> float:
-            return float(rows.count_shorter("lengths", centre, matrix, length) - half)
+            shorter = rows.count_shorter("lengths", centre, matrix, length)
+            return float(answered("lengths", shorter) - half)
 
         return clip_multiple * private_auc_median(above_half, low, high)
 
@@ -182,20 +189,20 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     middle = 0.0
     half = n / 2
     if bounds.ignored_rows:  # what is valid is counted, and the handle centres counts
-        mass = min(max(rows.count_all("mass"), _LEAST_MASS * mass), mass)
+        mass = min(max(float(answered("mass", rows.count_all("mass"))), _LEAST_MASS * mass), mass)
         middle = 0.5
         half = 0.0
     longest = bounds.row_norm
     origin = np.zeros(d)
     same = np.eye(d)
     radius = clip_radius(origin, same, longest / 256, longest)
-    centre = radius / mass * rows.row_sum("centre", origin, same, radius)
-    share = middle + rows.count_positive("count") / mass
+    centre = radius / mass * answered("centre", rows.row_sum("centre", origin, same, radius))
+    share = middle + float(answered("count", rows.count_positive("count"))) / mass
     prevalence = min(max(share, 1 / (mass + 1)), mass / (mass + 1))
 
     radius = clip_radius(centre, same, longest / 128, 2 * longest)
-    moments = rows.second_moments("moments", centre, radius) / mass
-    values, vectors = np.linalg.eigh(moments)
+    moments = answered("moments", rows.second_moments("moments", centre, radius)) / mass
+    values, vectors = linear_algebra.symmetric_eigenvalues(moments)
     floor = max(_EIGENVALUE_FLOOR * rows.terms["moments"].scale / mass * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
@@ -204,10 +211,10 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
     largest = max(prevalence, 1 - prevalence)
     # Weights that sum to about 0 over all records: an error in the centre does not matter.
     weights = -prevalence / largest, (1 - prevalence) / largest
-    signed = rows.row_sum("difference", centre, matrix, radius, weights)
+    signed = answered("difference", rows.row_sum("difference", centre, matrix, radius, weights))
     difference = largest * radius / (mass * prevalence * (1 - prevalence)) * signed
 
-    record["midpoint"] = centre + np.linalg.solve(matrix, (0.5 - prevalence) * difference)
+    record["midpoint"] = centre + linear_algebra.solve(matrix, (0.5 - prevalence) * difference)
     record["prevalence"] = prevalence
     if bounds.ignored_rows:
         record["mass"] = mass
@@ -217,4 +224,4 @@ def fit_auc_moments(rows: PrivatePairs, certificate: Certificate, record: Facts)
         difference, difference
     )
     system += bounds.alpha / 2 * matrix @ matrix
-    return np.asarray(matrix @ np.linalg.solve(system, difference))
+    return np.asarray(matrix @ linear_algebra.solve(system, difference))

@@ -36,6 +36,7 @@ from dpconvex.core.queries import Query, QuerySlope, prove_queries
 from dpconvex.core.row_coordinates import Coordinates
 from dpconvex.core.rows import CLIP_LIMIT, RAW_CLIP_LIMIT, RowMap, Rows
 from dpconvex.fit.fit_plan import gaussian_budget
+from dpconvex.fit.plausible_answers import plausible_answer
 from dpconvex.mechanisms.mechanism import (
     AVERAGED,
     PrivateMechanism,
@@ -241,8 +242,8 @@ class PlainDescent(PrivateMechanism):
         coordinates = Coordinates(turn, int(bounds.fit_intercept), constant_norm=0.0)
 
         def take_step(theta: Array) -> Array:
-            total = rows.slope_sum("gradients", theta, QuerySlope(loss), coordinates)
-            mean = total / bounds.n_samples
+            answer = rows.slope_sum("gradients", theta, QuerySlope(loss), coordinates)
+            mean = plausible_answer(answer, rows.terms["gradients"], bounds) / bounds.n_samples
             return np.asarray(
                 theta - settings.step_size * (turn @ (mean + bounds.alpha * (turn @ theta)))
             )

@@ -272,7 +272,9 @@ def descent_settings(
 def mapped_zero(parameters: Parameters) -> float | None:
     """Return the mapped target of 0, where that is within the public bounds of the target."""
     low, high = parameters.get("target_bounds") or (1.0, 1.0)
-    return (low + high) / (low - high) if low <= 0 <= high else None
+    if not low <= 0 <= high:
+        return None
+    return 0.0 if parameters.get("through_origin", False) else (low + high) / (low - high)
 
 
 def check_convolution_is_asked(request: FitRequest) -> None:

@@ -23,6 +23,7 @@ from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.queries import Query, prove_queries
 from dpconvex.core.threads import single_threaded_blas
 from dpconvex.fit.fit_plan import gaussian_budget
+from dpconvex.fit.plausible_answers import plausible_answer
 from dpconvex.mechanisms.mechanism import (
     AVERAGED,
     PrivateMechanism,
@@ -167,7 +168,8 @@ class StructuredGradientDescent(PrivateMechanism):
         rate = settings.step_size
 
         def take_step(theta: Array) -> Array:
-            total = rows.gradient_sum("gradients", theta)
+            answer = rows.gradient_sum("gradients", theta)
+            total = plausible_answer(answer, rows.terms["gradients"], bounds)
             # An implicit step on the penalty: stable whatever alpha and the rate.
             return np.asarray((theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha))
 

@@ -39,6 +39,7 @@ from dpconvex.inputs.settings import (
     fitted_names,
     resolve_kernel_setting,
 )
+from dpconvex.losses import DiscreteHazard
 from dpconvex.mechanisms.mechanism import certified_kind
 from dpconvex.models.saved_kinds import ESTIMATORS, INTERVALS, SavedIntervals
 from dpconvex.system.atomic_files import write_file_atomically
@@ -434,6 +435,13 @@ def _parse_model(data: Content) -> ModelFile:
         _check_model_classes(cast(Classifier, model), certificate, classes)
         cast(Classifier, model).classes_ = np.array(classes)
     _check_model_releases(data["released"], certificate, np.atleast_2d(coef).shape)
+    if isinstance(certificate.bounds.loss, DiscreteHazard):
+        _check_survival_releases(data["released"], certificate.bounds.loss, float(intercept))
+    through_origin = certificate.parameters.get("through_origin", False)
+    _require_of_model_file(
+        not (through_origin and intercept.any()),
+        "'intercept' must be 0, as its certificate says with 'through_origin'",
+    )
     model.n_features_in_ = data["n_features"]
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -469,14 +477,16 @@ def _read_model_coefficients(data: Content) -> tuple[Array, Array]:
     shapes: tuple[tuple[int, ...], tuple[int, ...]] = (
         ((width,), ()) if rows is None else ((rows, width), (rows,))
     )
-    if data["estimator"] == "DPOrdinalRegression":
+    ordered = data["estimator"] == "DPOrdinalRegression"
+    if ordered:
         shapes = (width,), (len(classes or ()) - 1,)
-        _require_of_model_file(
-            (np.diff(intercept) <= 0).all(), "'intercept' must fall from level to level"
-        )
     _require_of_model_file(
         (coef.shape, intercept.shape) == shapes, "'coef' and 'intercept' do not match 'n_features'"
     )
+    if ordered:
+        _require_of_model_file(
+            (np.diff(intercept) <= 0).all(), "'intercept' must fall from level to level"
+        )
     _require_of_model_file(
         names is None or len(names) == width, "'feature_names' do not match 'n_features'"
     )
@@ -548,6 +558,11 @@ def _stated_model_facts(
         PersonUnit(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows),
         width,
     )
+    if "through_origin" in facts.parameters and "through_origin" not in certificate.parameters:
+        # A fit without an intercept that was saved by an early version went through the middle of
+        # the bounds, and its file keeps that meaning.
+        del facts.parameters["through_origin"]
+        facts = model._mapped_facts(facts, width, facts.row_map.row_norm, False)
     rows_per_person = settings.get("rows_per_person", 1)
     person_weight = settings.get("person_weight", "equal")
     by_rows = bounds.weighted_rows and not bounds.people
@@ -652,6 +667,22 @@ def _check_model_releases(
         _require_of_model_file(
             (np.diag(found) >= 0).all(), "'covariance' must have no variance below 0"
         )
+
+
+def _check_survival_releases(
+    released: dict[str, Any], loss: DiscreteHazard, intercept: float
+) -> None:
+    """Raise unless a model of survival has the baseline and the shares that it predicts with."""
+    baseline = _finite_model_array("baseline", released.get("baseline"))
+    _require_of_model_file(
+        baseline.shape == (loss.margins,) and float(baseline[0]) == intercept,
+        "'baseline' must have a number for each period, the first of which is its 'intercept'",
+    )
+    shares = _finite_model_array("outcome_shares", released.get("outcome_shares"))
+    _require_of_model_file(
+        shares.shape == (loss.outcomes,) and (shares > 0).all(),
+        "'outcome_shares' must have a share above 0 for each outcome",
+    )
 
 
 def _check_model_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:

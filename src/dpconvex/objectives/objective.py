@@ -204,7 +204,7 @@ class RowObjective(RidgeObjective):
             check_number(
                 "divisor", type(self).__name__, divisor, "positive", 0, math.inf, low_open=True
             )
-        self.rows = rows.with_labels() if loss.kind == "margin" else rows
+        self.rows = rows.with_clipped_targets() if loss.kind == "margin" else rows
         self.loss = loss
         self.divisor = float(rows.n_records if divisor is None else divisor)
 

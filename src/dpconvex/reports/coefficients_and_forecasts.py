@@ -14,6 +14,7 @@ import numpy as np
 from dpconvex.core.certificate import Certificate
 from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
+from dpconvex.core.rows import target_map
 from dpconvex.engine import RowMap
 from dpconvex.inputs.settings import Classifier, Fitted, classifies, fitted_names
 from dpconvex.losses import DiscreteHazard, Logistic, ProportionalOdds, Tweedie
@@ -85,16 +86,17 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
         (bounds if isinstance(bounds, LinearRecord) else cast(Any, model)).fit_intercept
     )
     width = np.atleast_2d(model.coef_).shape[1]
+    through_origin = parameters.get("through_origin", False)
     row_map = RowMap.from_bounds(
-        width, parameters["feature_bounds"], bounds.row_norm, has_intercept
+        width, parameters["feature_bounds"], bounds.row_norm, has_intercept, through_origin
     )
     noise = certified_kind(certificate).coefficient_noise(certificate)
     if noise is None:
         return None
     spread, exact = noise
-    target = certificate.parameters.get("target_bounds")
-    logarithms = "rate_bounds" in certificate.parameters  # whose unit is no target's
-    target_scale = 1.0 if target is None or logarithms else 2 / (target[1] - target[0])
+    target_scale = 1.0
+    if "rate_bounds" not in parameters:  # logarithms, which have no target's unit
+        _, target_scale = target_map(parameters.get("target_bounds"), through_origin)
     scale = np.asarray(row_map.scale)
     shift = np.asarray(row_map.shift)
     coef = spread * np.abs(scale) / target_scale

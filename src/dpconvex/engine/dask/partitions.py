@@ -442,7 +442,7 @@ class PartitionMap:
     target_shift: float
     target_scale: float
     clean: PartitionTargets | None = None
-    labels: bool = False
+    target_range: tuple[float, float] | None = None  # mapped targets are clipped to it
 
     def source_rows(
         self, pair: Pair, mark: Mark, pending: Iterable[Reweigh] = (), cores: int = 1
@@ -473,7 +473,7 @@ class PartitionMap:
         shift = self.target_shift
         scale = self.target_scale
         rows = rows_in_memory(X, y, self.row_map, shift, scale, threads=cores, cache=False)
-        return rows.with_labels() if self.labels else rows
+        return rows if self.target_range is None else rows.with_clipped_targets(*self.target_range)
 
 
 @contextmanager

@@ -184,13 +184,12 @@ class DaskRows:
             self._held,
         )
 
-    def with_labels(self) -> DaskRows:
-        """Return the same rows with mapped targets clipped to [-1, 1], as
-        `MemoryRows.with_labels` does.
+    def with_clipped_targets(self, low: float = -1.0, high: float = 1.0) -> DaskRows:
+        """Return the same rows with mapped targets clipped to a public range, as
+        `MemoryRows.with_clipped_targets` does.
         """
-        return DaskRows(
-            self._partitions, replace(self._mapping, labels=True), self._spill, self._held
-        )
+        mapping = replace(self._mapping, target_range=(low, high))
+        return DaskRows(self._partitions, mapping, self._spill, self._held)
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows of a Dask table, in the given order, as `MemoryRows`."""
