@@ -526,7 +526,7 @@ def _read_evaluated_rows(
         LabelPositions(tuple(model.classes_.tolist())) if labels else partition_numbers
     )
     survival = isinstance(model, DPDiscreteHazard)
-    y = signed_times(y, owner) if survival else y
+    y = signed_times(y, owner, loose=True) if survival else y
     features, target = read_training(
         probe, X, y, clean, least, **({} if labels else {"y_numeric": True})
     )

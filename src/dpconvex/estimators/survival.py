@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import WORDS, PartitionTargets, partition_numbers
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
@@ -51,9 +51,9 @@ class HazardOutcomes:
         return np.where(np.isnan(times), np.nan, np.where(seen, 2.0 * period + 1, 2.0 * survived))
 
 
-def signed_times(y: Any, owner: str) -> Any:
+def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
     """Return survival times as one column, negated where no event was seen; each from its own
-    record.
+    record. Arrays of text are read cell by cell with ``loose``, and refused otherwise.
     """
     if isinstance(
         y, (list, tuple)
@@ -62,7 +62,7 @@ def signed_times(y: Any, owner: str) -> Any:
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
         if hasattr(y, "dask"):
-            return y.map_blocks(signed_times, owner, meta=np.empty(0))
+            return y.map_blocks(signed_times, owner, loose, meta=np.empty(0))
         first = y.dtype[0].kind == "b"
         time = y[names[1 if first else 0]]
         event = y[names[0 if first else 1]]
@@ -77,12 +77,13 @@ def signed_times(y: Any, owner: str) -> Any:
             )
         if hasattr(y, "dask"):
             if hasattr(y, "columns"):  # a dataframe of partitions
-                return y.map_partitions(_signed_partition, owner, meta=("time", np.float64))
-            return y.rechunk({1: 2}).map_blocks(signed_times, owner, drop_axis=1, meta=np.empty(0))
+                return y.map_partitions(_signed_partition, owner, loose, meta=("time", np.float64))
+            whole = y.rechunk({1: 2})
+            return whole.map_blocks(signed_times, owner, loose, drop_axis=1, meta=np.empty(0))
         table = np.asarray(y)
         time = table[:, 0]
         event = table[:, 1]
-    if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
+    if not {time.dtype.kind, event.dtype.kind} <= set("biufO" + (WORDS if loose else "")):
         raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
     time, event = (
         partition_numbers(each) for each in (time, event)
@@ -91,13 +92,13 @@ def signed_times(y: Any, owner: str) -> Any:
     return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
 
 
-def _signed_partition(part: Any, owner: str) -> Any:
+def _signed_partition(part: Any, owner: str, loose: bool) -> Any:
     """Return the signed survival times of a partition of a dataframe: whatever a record holds,
     no other one fails.
     """
     import pandas as pd
 
-    return pd.Series(signed_times(part, owner), index=part.index, name="time")
+    return pd.Series(signed_times(part, owner, loose), index=part.index, name="time")
 
 
 def _signed_time(record: Any) -> float:
@@ -226,7 +227,8 @@ class DPDiscreteHazard(PrivateLinearModel):
         sample_weight, groups : array of shape (n_samples,), optional
             As for other linear models; groups need ``person_weight="rows"``.
         """
-        return self._fit(X, signed_times(y, type(self).__name__), sample_weight, groups)
+        times = signed_times(y, type(self).__name__, loose=invalid_rows_setting(self))
+        return self._fit(X, times, sample_weight, groups)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
-from dpconvex.inputs.cells import CellWordMatcher, read_cell
+from dpconvex.inputs.cells import Cell, CellWordMatcher, cell_meaning, read_cell
 from dpconvex.inputs.settings import Classifier, Label
 
 # A label set that is read from the target becomes public: beyond this size it is taken for
@@ -111,12 +111,17 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
 
 
 def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
-    """Raise if an array's type, which is public, is another than that of the declared labels: no
-    row would be valid.
+    """Raise for an array of numbers, which is a public type, where no declared label means one:
+    no row would be valid.
+
+    Text is read cell by cell, because one label may be why all of them are text.
     """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
-    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
+    if kind not in "biuf" or declared.dtype.kind != "U" or empty:
+        return
+    meanings = [cell_meaning(Cell(text=str(label))) for label in declared.tolist()]
+    if all(meaning.number is None and meaning.truth is None for meaning in meanings):
         raise TypeError(_wrong_label_kind(declared, owner))
 
 
@@ -261,6 +266,8 @@ class LabelPositions:
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the positions of an array of labels."""
         text = isinstance(self.declared[0], str)
+        if y.dtype.kind in "ST":
+            y = y.astype(object)
         if y.dtype.kind not in "biufUO":
             return np.full(y.shape, np.nan)
         alike = (y.dtype.kind == "U") == text and y.dtype.kind != "O"

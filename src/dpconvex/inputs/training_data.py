@@ -18,7 +18,12 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.checks import data_error
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_objects_to_numbers
+from dpconvex.engine.dask.partitions import (
+    WORDS,
+    PartitionTargets,
+    column_types_of_words,
+    partition_objects_to_numbers,
+)
 from dpconvex.engine.memory_rows import MemoryRows
 from dpconvex.engine.person_identifiers import exact_identifiers
 from dpconvex.engine.row_weights import RowWeights
@@ -86,7 +91,7 @@ def read_training(
     if not plain_target:
         _check_data_container("y", y, owner)
         if y_numeric:
-            _check_data_dtype("y", y, owner)
+            _check_data_dtype("y", y, owner, loose=clean is not None)
     try:
         # The check for infinities adds all values up; where the sum overflows, each value is
         # examined.
@@ -147,7 +152,7 @@ def _read_marked_training(
     )
     check_consistent_length(rows, column)
     if numeric:
-        _check_data_dtype("y", column, owner)
+        _check_data_dtype("y", column, owner, loose=True)
     return rows, clean(rows, column)
 
 
@@ -163,9 +168,9 @@ def _read_training_partitions(
     columns = getattr(X, "columns", None)
     if columns is not None:
         _check_training_table(X._meta, owner, loose=clean is not None)
-    _check_data_dtype("X", X, owner)
+    _check_data_dtype("X", X, owner, loose=clean is not None)
     if numeric:
-        _check_data_dtype("y", y, owner)
+        _check_data_dtype("y", y, owner, loose=clean is not None)
     table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
@@ -294,14 +299,14 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a table cannot be read for its container, its columns or its type, whatever its
     values.
     """
-    # Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
+    # Columns of a dataframe must be numbers; with ``loose`` those that are read cell by cell pass.
     _check_data_container("X", X, owner)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         if not isinstance(X, np.ndarray) and nw.dependencies.is_polars_lazyframe(X):
             allowed = "a dense array or dataframe"
             remedy = "Use X.collect()."
             raise data_error("X", owner, allowed, "a LazyFrame", remedy, kind=TypeError)
-        return _check_data_dtype("X", X, owner)
+        return _check_data_dtype("X", X, owner, loose)
     try:
         schema = nw.from_native(X).schema
     except nw.exceptions.DuplicateError:
@@ -309,10 +314,8 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
             f"The columns of X given to {owner} must have different names. Got a name twice "
             "instead. Rename them."
         ) from None
-    if loose and hasattr(X, "iloc"):
-        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
-        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
-    allowed_types = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
+    # Columns of Python numbers, for which conversion decides.
+    allowed_types = (nw.Object, nw.Unknown, *(column_types_of_words() if loose else ()))
     known = {
         name
         for name, kind in schema.items()
@@ -323,7 +326,7 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
         raise data_error(
             "columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE
         )
-    return _check_data_dtype("X", X, owner)
+    return _check_data_dtype("X", X, owner, loose)
 
 
 def _check_data_container(name: str, data: object, owner: str) -> None:
@@ -347,12 +350,12 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
         raise data_error(name, owner, allowed, f"a {type(data).__name__}", remedy, kind=TypeError)
 
 
-def _check_data_dtype(name: str, array: object, owner: str) -> None:
+def _check_data_dtype(name: str, array: object, owner: str, loose: bool = False) -> None:
     """Raise if an array's dtype is text, dates or complex; conversion would quote a value or
-    succeed silently.
+    succeed silently. With ``loose`` text passes, which is read cell by cell.
     """
     dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO":
+    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO" + (WORDS if loose else ""):
         return
     if dtype.kind == "c":
         raise ValueError(

@@ -24,7 +24,7 @@ from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import RowMap, SourceChangedError, Sums, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
 from dpconvex.engine.summation import pairwise_summation
-from dpconvex.lazy_imports import dask
+from dpconvex.lazy_imports import dask, nw
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.
@@ -56,6 +56,11 @@ _PROBLEMS = {
     f"all whole numbers or all text, at most {MOST_LABELS} different ones. Got "
     "others instead.",
 }
+
+# Kinds of arrays of numpy that are read cell by cell where invalid rows are ignored: objects, text
+# and bytes.
+WORDS = "OUST"
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is read again
 Pair = tuple[Any, Any]  # features and target
@@ -194,37 +199,67 @@ def _partition_checksum(values: Any) -> int:
 
 
 def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return an array as float64, NaN where an object is no number."""
-    if values.dtype.kind != "O":
+    """Return an array as float64, NaN where an object or a text is no number.
+
+    Every cell is read by itself: text means the number that is written there, or the truth value
+    that readers of files make 1 or 0 of where nothing else stands in its column.
+    """
+    if values.dtype.kind in "biuf":
         return np.asarray(values, dtype=np.float64)
-    return np.array(
-        [_partition_number(value) for value in values.ravel()], dtype=np.float64
-    ).reshape(values.shape)
+    if values.dtype.kind in "mM":  # whose objects may be whole numbers
+        return np.full(values.shape, math.nan)
+    cells = values.astype(object).ravel()
+    return np.array([_partition_number(cell) for cell in cells], dtype=np.float64).reshape(
+        values.shape
+    )
 
 
 def _partition_number(value: Any) -> float:
     if isinstance(value, (np.ndarray, np.complexfloating)):  # of which numpy would warn
         return math.nan
     try:
+        if isinstance(value, str):
+            truth = _TRUTH.get(str.strip(value).lower())
+            if truth is not None:
+                return truth
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object does when it is looked at: an error would tell of it
         return math.nan
 
 
 def partition_objects_to_numbers(part: Any) -> Any:
-    """Return a partition of objects as numbers, NaN where they are none; other partitions as
-    they are.
+    """Return a partition, array or dataframe whose objects and text are numbers, NaN where they
+    are none.
+
+    Columns of other types stay as they are. One cell that is no number may be why its column is
+    text, so that text is read cell by cell like objects.
     """
     if isinstance(part, np.ndarray):
-        return partition_numbers(part) if part.dtype.kind == "O" else part
-    if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
+        return partition_numbers(part) if part.dtype.kind in WORDS else part
+    frame = nw.from_native(part, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
         return part
-    objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
-    if objects:
+    worded = [name for name, kind in frame.schema.items() if kind in column_types_of_words()]
+    if not worded:
+        return part
+    read = {name: partition_numbers(exact_identifiers(part[name])) for name in worded}
+    if frame.implementation.is_pandas_like():
         part = part.copy(deep=False)
-        for name in objects:
-            part[name] = partition_numbers(part[name].to_numpy())
-    return part
+        for name, numbers in read.items():
+            part[name] = numbers
+        return part
+    kind = frame.implementation
+    columns = [
+        nw.new_series(name, numbers, nw.Float64, backend=kind) for name, numbers in read.items()
+    ]
+    return frame.with_columns(*columns).to_native()
+
+
+def column_types_of_words() -> tuple[Any, ...]:
+    """Return the types of a dataframe's columns that are read cell by cell: text, categories and
+    objects.
+    """
+    return nw.String, nw.Categorical, nw.Enum, nw.Object
 
 
 @dataclass(frozen=True)
@@ -295,7 +330,7 @@ def check_partition(
         X, y = read_partition_pair(pair, clean)
         source = X, y
         if numeric:
-            if y.dtype.kind not in "biufO":
+            if y.dtype.kind not in ("biuf" + WORDS if clean is not None else "biufO"):
                 return PartitionFacts(0, "not numbers")
             y = y if clean is not None else y.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
