@@ -113,7 +113,8 @@ def predict(
                 f"The data have a column {taken[0]!r} already, which predictions are written to. "
                 "Rename it, or name the columns to keep with --id."
             )
-        write_table_file(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
+        table = pl.DataFrame([*kept.get_columns(), *found.get_columns()])
+        write_table_file(table, out, blank_lines=True)
     empty = int(found.to_series().null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
