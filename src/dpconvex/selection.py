@@ -47,6 +47,7 @@ from dpconvex.estimators.private_model import (
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
+from dpconvex.inputs.records import rows_from, source_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -478,7 +479,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     random_state: int | None = None
 
     def certify(
-        self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        *,
+        groups: bool = False,
+        records: str = "array",
     ) -> SelectionCertificate:
         """Return the selection's total guarantee before any data, after checking that every
         candidate can be fitted.
@@ -491,6 +498,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         n_classes, groups : int, optional, and bool, default=False
             Classes of a classifier, by default those of its ``classes``, or 2; and whether people
             will be identified.
+        records : {"array", "table"}
+            What the records will be rows of, as for the estimator.
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         guarantee = input_settings.resolve_budget_setting(
@@ -518,7 +527,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             guarantee, self.strategy, len(candidates), mean_repeats
         )
         found = None
-        more: dict[str, int] = {"groups": True} if groups else {}
+        more: dict[str, object] = {"records": records, **({"groups": True} if groups else {})}
         if groups and isinstance(score, AUCScore):
             allowed = "a RowScore with groups: how far a person can move an AUC is not proven"
             raise parameter_error("scoring", "DPSelect", allowed, "an AUCScore")
@@ -591,6 +600,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
+        source = source_of_records(X, y, groups)
         X, groups = split_people(X, groups)
         rows, target, labels = self._read(probe, X, y)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
@@ -608,7 +618,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             people = weights.tags
             n_samples = unit.count
         n_classes = None if labels is None else len(labels)
-        certificate = self.certify(n_samples, n_features, n_classes, groups=groups is not None)
+        certificate = self.certify(
+            n_samples, n_features, n_classes, groups=groups is not None, records=source
+        )
         if isinstance(score, RowScore):
             bounds = input_settings.stated_target_bounds(probe)
             score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
@@ -623,7 +635,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             held = held_out_for_selection(certificate, self.validation_share, found.size, noise)[
                 person_indices
             ]
-        training, validation = ((rows[part], target[part]) for part in (~held, held))
+        training = rows_from(source, rows[~held]), target[~held]
+        validation = rows[held], target[held]
         tags = (None, None) if people is None else (people[~held], people[held])
 
         def fit_and_score(number: int) -> tuple[tuple[input_settings.Classifier, Candidate], int]:

@@ -112,6 +112,7 @@ def fit(
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
+    from dpconvex.inputs.records import FILE, RowsOfSource, refuse_expected_records
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import (
@@ -126,6 +127,8 @@ def fit(
     kind = task_options.task_label_kind(getattr(model, "classes", None))
     ignored = invalid_rows_setting(model)
     least = least_rows(model.neighbors)
+    if schema.file.rows is not None:
+        refuse_expected_records(model.neighbors)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
@@ -139,7 +142,8 @@ def fit(
         with output.output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
         with output.output_progress("Fitting"):
-            fitted = model.fit(X, y.to_numpy(), groups=people)
+            rows = RowsOfSource(X, FILE, schema.file.rows)
+            fitted = model.fit(rows, y.to_numpy(), groups=people)
     try:
         output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
         save_model(fitted, out, schema=schema)
@@ -219,17 +223,21 @@ def certify(
         task = task or "quantile"
         model = task_options.build_task(task, settings)
         width = n_features
+        records = "array"
     elif feature_bounds is not None and n_features is None:
         schema = task_options.read_task_schema(feature_bounds, formula)
         task = task or task_options.default_task(schema)
         person = person or schema.person
         model = task_options.build_task_for_schema(task, settings, schema)
         width = len(schema.names)
+        records = "file"
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not task_options.TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
-    more = {} if n_classes is None else {"n_classes": n_classes}
+    more: dict[str, object] = {"records": records}
+    if n_classes is not None:
+        more["n_classes"] = n_classes
     if person is not None:
         more["groups"] = True  # the number of rows is then one of people
     certificate = model.certify(n_samples, width, **more)
@@ -260,6 +268,7 @@ def _fit_with_dask(
         ) from None
     from dpconvex.engine.dask.schedule import watch_schedule
     from dpconvex.engine.threads import available_cores
+    from dpconvex.inputs.records import FILE, RowsOfSource
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,
         file_memory_limit,
@@ -286,4 +295,5 @@ def _fit_with_dask(
         output.output_progress("Reading") as say,
         watch_schedule(report),
     ):
-        return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))
+        X, y = read_file_partitions(pieces, schema, labels, kind, ignored)
+        return model.fit(RowsOfSource(X, FILE, schema.file.rows), y)

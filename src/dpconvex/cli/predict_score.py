@@ -208,6 +208,10 @@ def score(
     person: Annotated[
         str | None, text_option("Column that names people: each counts once, with all rows.")
     ] = None,
+    rows: Annotated[
+        int | None,
+        text_option("Public number of rows: a file with another number is refused."),
+    ] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
@@ -223,6 +227,7 @@ def score(
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
     from dpconvex.evaluation import private_score
+    from dpconvex.inputs.records import FILE, RowsOfSource, require_expected_records
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
@@ -233,9 +238,10 @@ def score(
         X, y, people = read_training_file(
             data, schema, labels, kind, True, 1, person or schema.person
         )
+        require_expected_records(X.height, rows)
         found = private_score(
             estimator,
-            X,
+            RowsOfSource(X, FILE),
             y.to_numpy(),
             metric,
             ledger=account,

@@ -26,6 +26,7 @@ from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, St
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
+from dpconvex.inputs.records import ARRAY, TABLE, check_source
 from dpconvex.inputs.settings import (
     Fitted,
     check_optional_positive,
@@ -105,6 +106,8 @@ class PrivateLinearModel(PrivateModel):
             raise parameter_error(
                 "fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError
             )
+        if isinstance(self.feature_bounds, Mapping) and privacy_unit.source == ARRAY:
+            privacy_unit = replace(privacy_unit, source=TABLE)  # only columns have names
         facts = super()._public_facts(privacy_unit, n_features)
         features = resolve_bounds_setting(
             "feature_bounds", self.feature_bounds, int(n_features), owner
@@ -165,7 +168,13 @@ class PrivateLinearModel(PrivateModel):
         )
 
     def certify(
-        self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        groups: bool = False,
+        sample_weight: bool = False,
+        records: str = "array",
     ) -> Certificate:
         """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after
         a fit of this shape.
@@ -177,10 +186,13 @@ class PrivateLinearModel(PrivateModel):
             for the number of rows under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
+        records : {"array", "table", "file"}
+            What the records of the fit will be rows of: arrays; dataframes and their columns, whose
+            types are then assumed public; or a file that the command line reads.
         """
-        return self._plan(
-            PersonUnit.of(self, n_samples, groups, sample_weight), n_features
-        ).certificate
+        source = check_source(records, f"{type(self).__name__}.certify")
+        unit = PersonUnit.of(self, n_samples, groups, sample_weight, source)
+        return self._plan(unit, n_features).certificate
 
     def fit(
         self, X: object, y: object, sample_weight: object = None, groups: object = None

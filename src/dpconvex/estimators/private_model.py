@@ -31,7 +31,7 @@ from dpconvex.engine import EngineError, RowMap
 from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.inputs import settings
+from dpconvex.inputs import records, settings
 from dpconvex.inputs.people_and_weights import (
     PersonUnit,
     RowsOfPeople,
@@ -45,7 +45,12 @@ from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
+from dpconvex.privacy.certificate import (
+    Certificate,
+    CertificateError,
+    PrivacyWarning,
+    stated_records,
+)
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger import Ledger
@@ -329,6 +334,7 @@ class PrivateModel(BaseEstimator):
                     "coef_bound", self.coef_bound, owner
                 ),
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
+                **stated_records(privacy_unit.source),
             },
             privacy_unit=privacy_unit,
             ignored_rows=ignored,
@@ -417,14 +423,20 @@ class PrivateModel(BaseEstimator):
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are
+            source = records.source_of_records(X, y, sample_weight, groups)
+            X, expected = records.rows_of_source(X)
+            if expected is not None:
+                records.refuse_expected_records(self.neighbors)
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
-                X, targets, (_, *shape) = self._read(X, y)
+                X, targets, (n_rows, *shape) = self._read(X, y)
+            records.require_expected_records(n_rows, expected)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
             unit, weights = read_row_weights(self, X, sample_weight, groups)
-            plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
+            unit = replace(unit, count=max(1, unit.count), source=source)
+            plan = self._plan(unit, *shape)
             with without_model_warnings():
                 objectives = self._objectives(X, targets, plan, weights)
             del targets  # the rows have their own, mapped

@@ -22,6 +22,7 @@ from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
+from dpconvex.inputs.records import check_source, with_source
 from dpconvex.inputs.settings import (
     check_optional_positive,
     invalid_rows_setting,
@@ -172,7 +173,9 @@ class PrivateStructuredModel(PrivateModel):
         fitted = replace(planned, loss=self._smoothed_loss(bounds.loss, planned.loss))
         return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
-    def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
+    def certify(
+        self, n_samples: int, n_features: int, n_outputs: int = 1, *, records: str = "array"
+    ) -> Certificate:
         """Return the certificate of a structured fit, before any data: equal to ``certificate_``
         after such a fit.
 
@@ -181,8 +184,13 @@ class PrivateStructuredModel(PrivateModel):
         n_samples, n_features, n_outputs : int
             Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of
             rows of a record.
+        records : {"array", "table"}
+            What the records of the fit will be rows of: arrays; or also dataframes, types of whose
+            columns are then assumed public.
         """
-        return self._plan(PersonUnit(n_samples), n_features, n_outputs).certificate
+        source = check_source(records, f"{type(self).__name__}.certify")
+        unit = PersonUnit(n_samples, source=source)
+        return self._plan(unit, n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
         """Fit the structured model privately.
@@ -615,7 +623,7 @@ class DPBowl(PrivateStructuredModel):
         level : float or array of shape (n_samples,), default=0.0
             Sizes of residuals that cost nothing, a private part of every record.
         """
-        return self._fit(A, (Y, level))
+        return self._fit(with_source(A, Y, level), (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         targets, level = cast(tuple[object, ArrayLike], Y)

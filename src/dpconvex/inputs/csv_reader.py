@@ -68,6 +68,7 @@ class CSVFormat:
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
+    rows: int | None = None  # the public number of records, of whatever kind the file is
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -92,6 +93,12 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
         values["missing"] = ("", *(word.strip() for word in words if word.strip()))
+    rows = values.get("rows", 1)
+    if type(rows) is not int or not 1 <= rows < 2**53:
+        raise InputError(
+            "The schema's rows in [file] must be a whole number of at least 1, the public number "
+            "of records."
+        )
     return CSVFormat(**values)
 
 

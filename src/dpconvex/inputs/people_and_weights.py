@@ -43,11 +43,14 @@ class PersonUnit:
     people: bool = False  # whether the rows of a person share one weight
     rows_each: int = 1  # largest number of rows of a person that have a weight of their own each
     weighted: bool = False  # whether a row may count less than a whole one
+    source: str = "array"  # what the rows are rows of, see dpconvex.inputs.records
 
     @classmethod
-    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PersonUnit:
-        """Return the unit of a fit: `count` rows, or people with groups, by the estimator's
-        settings.
+    def of(
+        cls, model: Model, count: int, groups: bool, weighted: bool, source: str = "array"
+    ) -> PersonUnit:
+        """Return the unit of a fit: `count` rows of a source, or people with groups, by the
+        estimator's settings.
         """
         owner = type(model).__name__
         each = check_count("rows_per_person", owner, model.rows_per_person, 1)
@@ -67,9 +70,9 @@ class PersonUnit:
                 raise parameter_error(
                     "person_weight", owner, "'equal' without identifiers", "'rows'", remedy
                 )
-            return cls(count, rows_each=each, weighted=weighted)
+            return cls(count, rows_each=each, weighted=weighted, source=source)
         if rule == "rows":  # somebody with fewer rows has others of weight 0
-            return cls(count * each, rows_each=each, weighted=True)
+            return cls(count * each, rows_each=each, weighted=True, source=source)
         if each > 1:
             allowed = (
                 "1 with identifiers and person_weight='equal', where all rows of a person "
@@ -78,7 +81,7 @@ class PersonUnit:
             raise parameter_error(
                 "rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'."
             )
-        return cls(count, people=True, weighted=weighted)
+        return cls(count, people=True, weighted=weighted, source=source)
 
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""

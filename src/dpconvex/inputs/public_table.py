@@ -25,6 +25,7 @@ from dpconvex.inputs.column_encoding import (
     encoded_array,
     encoded_sparse_matrix,
 )
+from dpconvex.inputs.column_types import check_column_types
 from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
@@ -159,6 +160,7 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         self._check_sparse()
         schema = self._parsed()
         if is_partitioned(X):
+            check_column_types(schema, {name: X[name] for name in schema.inputs if name in X})
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
             return X.map_partitions(
                 partial(public_table_frame, schema, owner="PublicTable"), meta=meta
@@ -334,9 +336,10 @@ def public_table_cells(
 ) -> dict[str, Cells]:
     """Return the wanted columns of a table as cells, by name."""
     table = open_public_table(table, wanted, schema, owner)
+    columns = {name: read_public_column(table, name, owner) for name in wanted}
+    check_column_types(schema, columns)
     cells = {}
-    for name in wanted:
-        column = read_public_column(table, name, owner)
+    for name, column in columns.items():
         with hide_file_values(None):
             cells[name] = read_cells(column)
     if len({len(column) for column in cells.values()}) > 1:

@@ -253,7 +253,9 @@ def read_feature_file(
     table = found.cells.filter(pl.Series(lines))
     if not table.height:
         raise InputError("The data file has no rows.")
-    rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
+    if opened.layout is None:
+        _check_file_types(table, schema)
+    rows = _encode_file_features(table, schema, refused=False)
     rows[np.isin(found.problems[lines], csv_reader.UNREADABLE)] = np.nan
     return rows, table.select(further)
 
@@ -295,6 +297,8 @@ def _encode_training_file(
     """
     assert schema.target is not None
     name = schema.target.name
+    if typed:
+        _check_file_types(table, schema)
     if labels:
         target = read_table_file_labels(table, name, kind, ignored, schema)
     else:
@@ -304,7 +308,7 @@ def _encode_training_file(
             times = np.abs(numbers)
             numbers = np.where(events > 0, times, np.where(events <= 0, -times, np.nan))
         target = pl.Series(name, numbers)
-    return _encode_file_features(table, schema, typed, refused=not ignored), target
+    return _encode_file_features(table, schema, refused=not ignored), target
 
 
 def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarray:
@@ -325,7 +329,7 @@ def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarra
 
 
 def _encode_file_features(
-    table: pl.DataFrame, schema: Schema, typed: bool, refused: bool
+    table: pl.DataFrame, schema: Schema, refused: bool
 ) -> np.ndarray:
     """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are
     refused.
@@ -337,8 +341,6 @@ def _encode_file_features(
         invalid_encoded_columns,
     )
 
-    if typed:
-        _check_file_types(table, schema)
     with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in schema.inputs}
         rows = encoded_array(encode_columns(schema, cells))
@@ -368,6 +370,10 @@ def _comma_hint(file: csv_reader.CSVFormat) -> str:
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
+    """Raise if a column of a Parquet file has a type that the schema cannot read."""
+    from dpconvex.inputs.column_types import check_column_types
+
+    check_column_types(schema, {name: table[name] for name in table.columns})
     for column in schema.columns:
         kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)

@@ -294,6 +294,8 @@ def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
 def unprotected_wording(certificate: Certificate) -> list[str]:
     """Return what is assumed public."""
     facts = ["names, bounds and units of the columns"]
+    if "records" in certificate.parameters:
+        facts.append("types of the columns")
     if certificate.neighbors != "add_or_remove_one":
         facts.append(f"number of {certificate.bounds.counted}")
     label_set = certificate.parameters.get("label_set")
