@@ -82,7 +82,7 @@ def _without_cells(kind: Any) -> Any:
     """Return a column of a type of pyarrow that has no cell."""
     import pyarrow
 
-    return pyarrow.array([], type=kind)
+    return pyarrow.nulls(0, type=kind)
 
 
 def check_column_types(schema: Schema, columns: Mapping[str, Any]) -> None:

@@ -171,8 +171,11 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
     """
     target = schema.target
     file = schema.file
+    event = None if target is None else target.event
     others = [
-        name for name in (None if target is None else target.name, person) if name is not None
+        name
+        for name in (None if target is None else target.name, event, person)
+        if name is not None
     ]
     opened = open_table_file(path, file)
     table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
@@ -196,6 +199,9 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
         )
         found.append(counts)
         invalid |= lost
+    if event is not None:
+        found.append(_inspect_numbers(event, "event", None, cells[event], file))
+        invalid |= np.isnan(cells[event].as_numbers(file.decimal))
     if person is not None:
         empty = person_tags(read_people_file(table[person], file)) == NOBODY
         found.append(ColumnInspection(person, "person", int(empty.sum())))
