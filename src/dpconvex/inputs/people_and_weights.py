@@ -83,9 +83,14 @@ class PersonUnit:
             )
         return cls(count, people=True, weighted=weighted, source=source)
 
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether every row is a whole record of its own."""
+        return not (self.people or self.rows_each > 1 or self.weighted)
+
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""
-        if self.people or self.rows_each > 1 or self.weighted:
+        if not self.has_whole_rows:
             raise ValueError(
                 f"{owner} must be given neither groups, rows_per_person nor weights here: {why}."
             )
