@@ -49,7 +49,7 @@ from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
-from dpconvex.inputs.records import rows_of_source, source_of_records
+from dpconvex.inputs.records import source_of_records, widest_source
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
@@ -180,7 +180,7 @@ def private_score(
     """
     owner = "private_score"
     schema = _evaluated_schema(model)
-    source = source_of_records(X, y, groups)
+    source = source_of_records(model, X, y, groups)
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
@@ -349,7 +349,9 @@ def private_score_difference(
         neighbors,
         seeded=random_state is not None,
         people=ours.people is not None,
-        source=source_of_records(X, y, groups),
+        source=widest_source(
+            source_of_records(first, X, y, groups), source_of_records(second, X, y, groups)
+        ),
     )
     noise = NoiseSource(random_state)
     charge_private_model(ledger, certificate, owner)
@@ -379,7 +381,6 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
     """Return an estimator, its rows and their people, read by a pipeline's `PublicTable` or a
     loaded schema.
     """
-    X, _ = rows_of_source(X)
     steps = pipeline_steps(model)
     if len(steps) == 2 and isinstance(steps[0], PublicTable):
         table, model = steps

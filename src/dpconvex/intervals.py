@@ -33,7 +33,7 @@ from dpconvex.estimators.private_model import (
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
-from dpconvex.inputs.records import rows_from, source_of_records
+from dpconvex.inputs.records import records_from, source_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -290,7 +290,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Fit and calibrate intervals: read, certify, charge, split; nothing is charged before
         checks of the input.
         """
-        source = source_of_records(X, y, groups)
+        source = source_of_records(self, X, y, groups)
         X, groups = split_people(X, groups)
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
@@ -328,7 +328,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             more["groups"] = people.tags[~held]
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = takes_columns_in_order(self._model(seed))
-        model.fit(rows_from(source, rows[~held]), target[~held], **more)
+        with records_from(model, source):
+            model.fit(rows[~held], target[~held], **more)
         with without_model_warnings():
             scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)

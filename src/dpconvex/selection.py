@@ -47,7 +47,7 @@ from dpconvex.estimators.private_model import (
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
-from dpconvex.inputs.records import rows_from, source_of_records
+from dpconvex.inputs.records import records_from, source_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -600,7 +600,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
-        source = source_of_records(X, y, groups)
+        source = source_of_records(self, X, y, groups)
         X, groups = split_people(X, groups)
         rows, target, labels = self._read(probe, X, y)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
@@ -635,8 +635,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             held = held_out_for_selection(certificate, self.validation_share, found.size, noise)[
                 person_indices
             ]
-        training = rows_from(source, rows[~held]), target[~held]
-        validation = rows[held], target[held]
+        training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
 
         def fit_and_score(number: int) -> tuple[tuple[input_settings.Classifier, Candidate], int]:
@@ -648,7 +647,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             model = candidate_with_budget(self.estimator, candidates[number], *facts, seed)
             if labels is not None and model.classes is None:
                 model.classes = labels.tolist()
-            cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
+            with records_from(model, source):
+                cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
             return (model, candidates[number]), score.steps(
                 model, *validation, certificate.neighbors, tags[1]
             )

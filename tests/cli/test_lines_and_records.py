@@ -159,7 +159,8 @@ def test_a_number_of_records_is_a_whole_number(tables, rows):
 def test_templates_propose_the_number_of_records(folder):
     text = folder.run("bounds", "init", "sales.csv", "--target", "demand").stdout
     assert "# rows = 400" in text.splitlines()
-    lines = text.replace("# rows", "rows").replace("# price = [low, high]", "price = [0, 10]")
+    lines = text.replace("# [file]", "[file]").replace("# rows", "rows")
+    lines = lines.replace("# price = [low, high]", "price = [0, 10]")
     (folder / "s.toml").write_text(lines.replace("# demand = [low, high]", "demand = [0, 150]"))
     run = folder.run("fit", "sales.csv", "--schema", "s.toml", "--out", "m.json")
     assert run.exit_code == 0, run.output

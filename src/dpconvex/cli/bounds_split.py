@@ -66,9 +66,9 @@ _CODES = (
 )
 
 _ROWS = (
-    "# As many lines are below the header, or rows in the table. Is that the number of your\n"
-    "# records? With it a file of another number is refused, as one in which a line break within\n"
-    "# text makes several records of one. It must be public: not with add_or_remove_one."
+    "# So many lines are below the header, or rows in the table. Is it that of your records?\n"
+    "# If that is public (not with add_or_remove_one), a file with another number can be refused,\n"
+    "# such as one in which a line break within text makes several records of one."
 )
 
 DataArgument = Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")]
@@ -194,7 +194,8 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
         )
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
     rows = [] if file.rows is None else [_ROWS, f"# rows = {file.rows}"]
-    parts += ["[file]", *lines, *rows, ""] if lines or rows else []
+    head = ["[file]"] if lines else ["# [file]"] if rows else []
+    parts += [*head, *lines, *rows, *([""] if head else [])]
     for table, (kind, example) in _TABLES.items():
         lines = [
             f"# {_toml_key(name)} = "

@@ -112,7 +112,7 @@ def fit(
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
-    from dpconvex.inputs.records import FILE, RowsOfSource, refuse_expected_records
+    from dpconvex.inputs.records import FILE, records_from, refuse_expected_records
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import (
@@ -127,8 +127,7 @@ def fit(
     kind = task_options.task_label_kind(getattr(model, "classes", None))
     ignored = invalid_rows_setting(model)
     least = least_rows(model.neighbors)
-    if schema.file.rows is not None:
-        refuse_expected_records(model.neighbors)
+    refuse_expected_records(schema.file.rows, model.neighbors)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
@@ -141,9 +140,8 @@ def fit(
     else:
         with output.output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with output.output_progress("Fitting"):
-            rows = RowsOfSource(X, FILE, schema.file.rows)
-            fitted = model.fit(rows, y.to_numpy(), groups=people)
+        with output.output_progress("Fitting"), records_from(model, FILE, schema.file.rows):
+            fitted = model.fit(X, y.to_numpy(), groups=people)
     try:
         output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
         save_model(fitted, out, schema=schema)
@@ -268,7 +266,7 @@ def _fit_with_dask(
         ) from None
     from dpconvex.engine.dask.schedule import watch_schedule
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.records import FILE, RowsOfSource
+    from dpconvex.inputs.records import FILE, records_from
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,
         file_memory_limit,
@@ -294,6 +292,6 @@ def _fit_with_dask(
         dask_cluster_for_files(scheduler, threads),
         output.output_progress("Reading") as say,
         watch_schedule(report),
+        records_from(model, FILE, schema.file.rows),
     ):
-        X, y = read_file_partitions(pieces, schema, labels, kind, ignored)
-        return model.fit(RowsOfSource(X, FILE, schema.file.rows), y)
+        return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

@@ -423,10 +423,9 @@ class PrivateModel(BaseEstimator):
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are
-            source = records.source_of_records(X, y, sample_weight, groups)
-            X, expected = records.rows_of_source(X)
-            if expected is not None:
-                records.refuse_expected_records(self.neighbors)
+            source = records.source_of_records(self, X, y, sample_weight, groups)
+            expected = records.stated_source(self).expected
+            records.refuse_expected_records(expected, self.neighbors)
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():

@@ -22,7 +22,7 @@ from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.records import check_source, with_source
+from dpconvex.inputs.records import check_source, records_from, source_of_records
 from dpconvex.inputs.settings import (
     check_optional_positive,
     invalid_rows_setting,
@@ -623,7 +623,8 @@ class DPBowl(PrivateStructuredModel):
         level : float or array of shape (n_samples,), default=0.0
             Sizes of residuals that cost nothing, a private part of every record.
         """
-        return self._fit(with_source(A, Y, level), (Y, level))
+        with records_from(self, source_of_records(self, Y, level)):
+            return self._fit(A, (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         targets, level = cast(tuple[object, ArrayLike], Y)

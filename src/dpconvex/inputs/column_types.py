@@ -52,10 +52,10 @@ def column_type(column: Any) -> ColumnType:
     column = getattr(column, "_meta", column)  # of Dask
     if isinstance(column, (list, tuple)):
         return ColumnType.CELLS
-    dtype = getattr(column, "dtype", None)
+    dtype: Any = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype):
         return _NUMPY.get(dtype.kind, ColumnType.OTHER)
-    categories = getattr(dtype, "categories", None)
+    categories: Any = getattr(dtype, "categories", None)
     if hasattr(categories, "to_series") and hasattr(dtype, "ordered"):  # of pandas
         return column_type(categories.to_series())
     if hasattr(dtype, "subtype") and isinstance(dtype.subtype, np.dtype):  # sparse ones of pandas

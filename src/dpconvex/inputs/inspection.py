@@ -213,7 +213,7 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
     return FileInspection(tuple(found), table.height, int(invalid.sum()), tuple(lines))
 
 
-def _count_inspected_rows(problems: Mask, expected: int, lines: bool) -> list[str]:
+def _count_inspected_rows(problems: NDArray[np.uint8], expected: int, lines: bool) -> list[str]:
     """Return in words that a file has another number of records than its schema declares."""
     found = len(problems)
     if found == expected:

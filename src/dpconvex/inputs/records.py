@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -19,44 +20,58 @@ ARRAY = "array"
 TABLE = "table"
 FILE = "file"
 SOURCES = (ARRAY, TABLE, FILE)
+_TOLD = "_record_source"  # attribute of a model while it is given what was read from elsewhere
 
 
-@dataclass(frozen=True, repr=False)
-class RowsOfSource:
-    """Rows for a fit or a score with what they were read from, where their container does not say
-    it.
+class RecordSource(NamedTuple):
+    """What records were read from, and the public number of them, where the schema declares it."""
 
-    Attributes
-    ----------
-    rows : array or dataframe
-        What would be given without it.
-    source : str
-        One of `SOURCES`.
-    expected : int, optional
-        The public number of records, where the schema declares it.
-    """
-
-    rows: Any
-    source: str
+    source: str = ARRAY
     expected: int | None = None
 
 
-def source_of_records(*given: Any) -> str:
+@contextmanager
+def records_from(model: Any, source: str, expected: int | None = None) -> Iterator[None]:
+    """Let a model's fits and scores know what their records were read from, where their
+    containers do not say it.
+    """
+    told = vars(model).get(_TOLD)
+    before = stated_source(model)
+    wider = widest_source(source, before.source)
+    number = before.expected if expected is None else expected
+    setattr(model, _TOLD, RecordSource(wider, number))
+    try:
+        yield
+    finally:
+        vars(model).pop(_TOLD, None)
+        if told is not None:
+            setattr(model, _TOLD, told)
+
+
+def stated_source(model: Any) -> RecordSource:
+    """Return what a model was told of the records that it will be given."""
+    return getattr(model, _TOLD, RecordSource())
+
+
+def source_of_records(model: Any, *given: Any) -> str:
     """Return what the records of data are rows of: arrays, tables whose columns have types, or
     files.
 
-    Rows, targets, weights and identifiers are asked: types of one column are assumed public like
-    those of all. The container decides, and never a value.
+    Rows, targets, weights and identifiers are asked, and the model: types of one column are assumed
+    public like those of all. The container decides, and never a value.
     """
     found = [_source_of_container(data) for data in given if data is not None]
-    return max(found, key=SOURCES.index, default=ARRAY)
+    return widest_source(stated_source(model).source, *found)
+
+
+def widest_source(*sources: str) -> str:
+    """Return the source about which most is assumed."""
+    return max(sources, key=SOURCES.index)
 
 
 def _source_of_container(data: Any) -> str:
-    if isinstance(data, RowsOfSource):
-        return data.source
     if isinstance(data, RowsOfPeople):
-        return source_of_records(data.rows, data.groups)
+        return widest_source(_source_of_container(data.rows), _source_of_container(data.groups))
     if isinstance(data, (str, os.PathLike)):
         return FILE
     chunks = is_partitioned(data) and hasattr(data, "rechunk")  # an array of Dask
@@ -66,26 +81,6 @@ def _source_of_container(data: Any) -> str:
     return TABLE if typed else ARRAY
 
 
-def with_source(rows: Any, *others: Any) -> Any:
-    """Return rows that say what all of the data are rows of, where the rows alone do not."""
-    return rows_from(source_of_records(rows, *others), rows)
-
-
-def rows_from(source: str, rows: Any) -> Any:
-    """Return rows that say what they are rows of, as they are where they say it themselves."""
-    if source == source_of_records(rows):
-        return rows
-    plain, expected = rows_of_source(rows)
-    return RowsOfSource(plain, source, expected)
-
-
-def rows_of_source(data: Any) -> tuple[Any, int | None]:
-    """Return rows without their source, and how many records there must be, if that is declared."""
-    if isinstance(data, RowsOfSource):
-        return data.rows, data.expected
-    return data, None
-
-
 def check_source(source: object, owner: str) -> str:
     """Return what the records of a fit will be rows of, for its certificate, or raise."""
     if not isinstance(source, str) or source not in SOURCES:
@@ -93,9 +88,9 @@ def check_source(source: object, owner: str) -> str:
     return source
 
 
-def refuse_expected_records(neighbors: object) -> None:
+def refuse_expected_records(expected: int | None, neighbors: object) -> None:
     """Raise where a number of records is declared that the neighbouring relation hides."""
-    if neighbors == "add_or_remove_one":
+    if expected is not None and neighbors == "add_or_remove_one":
         raise InputError(
             "The schema's [file] must not declare rows with neighbors='add_or_remove_one': the "
             "number of records is private then, and whether a file has so many would tell of it. "

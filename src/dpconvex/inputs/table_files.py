@@ -328,9 +328,7 @@ def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarra
         return read_identifier_cells(column, file.missing)
 
 
-def _encode_file_features(
-    table: pl.DataFrame, schema: Schema, refused: bool
-) -> np.ndarray:
+def _encode_file_features(table: pl.DataFrame, schema: Schema, refused: bool) -> np.ndarray:
     """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are
     refused.
     """
