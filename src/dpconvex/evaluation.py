@@ -49,7 +49,7 @@ from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
-from dpconvex.inputs.records import source_of_records, widest_source
+from dpconvex.inputs.records import are_of_table
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
@@ -180,7 +180,7 @@ def private_score(
     """
     owner = "private_score"
     schema = _evaluated_schema(model)
-    source = source_of_records(model, X, y, groups)
+    of_table = are_of_table(model, X, y, groups)
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
@@ -218,7 +218,7 @@ def private_score(
         neighbors,
         seeded=random_state is not None,
         people=groups is not None,
-        source=source,
+        table=of_table,
     )
     if (
         neighbors == "replace_one" and statistic != "histogram"
@@ -349,9 +349,7 @@ def private_score_difference(
         neighbors,
         seeded=random_state is not None,
         people=ours.people is not None,
-        source=widest_source(
-            source_of_records(first, X, y, groups), source_of_records(second, X, y, groups)
-        ),
+        table=are_of_table(first, X, y, groups),
     )
     noise = NoiseSource(random_state)
     charge_private_model(ledger, certificate, owner)

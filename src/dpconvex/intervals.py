@@ -33,7 +33,7 @@ from dpconvex.estimators.private_model import (
 from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
-from dpconvex.inputs.records import records_from, source_of_records
+from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -213,7 +213,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return model
 
     def certify(
-        self, n_samples: int, n_features: int, *, groups: bool = False, records: str = "array"
+        self, n_samples: int, n_features: int, *, groups: bool = False, table: bool = False
     ) -> ConformalCertificate:
         """Return the certificate of conformal intervals, before any data.
 
@@ -222,8 +222,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         n_samples, n_features, groups : int, int, bool
             Public shape of the data, and whether the fit will be given identifiers of people, who
             then count for rows.
-        records : {"array", "table"}
-            What the records will be rows of, as for the estimator.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, as for the estimator.
         """
         seeded = self.random_state is not None
         model = self._model(0 if seeded else None)
@@ -236,7 +236,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         )
         self._wanted(calibration)
         self._score_bound()
-        more: dict[str, object] = {"records": records, **({"groups": True} if groups else {})}
+        more: dict[str, object] = {"table": table, **({"groups": True} if groups else {})}
         return ConformalCertificate(model.certify(training, n_features, **more), calibration)
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
@@ -290,7 +290,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Fit and calibrate intervals: read, certify, charge, split; nothing is charged before
         checks of the input.
         """
-        source = source_of_records(self, X, y, groups)
+        of_table = are_of_table(self, X, y, groups)
         X, groups = split_people(X, groups)
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
@@ -313,7 +313,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             people = people.part(known, people.records)
         count = len(target) if people is None else people.records
         named = people is not None
-        certificate = self.certify(count, rows.shape[1], groups=named, records=source)
+        certificate = self.certify(count, rows.shape[1], groups=named, table=of_table)
         ledger = self.ledger if self.ledger is not None else self.estimator.ledger
         noise = NoiseSource(self.random_state)
         charge_private_model(ledger, certificate, "DPConformal.fit", "conformal")
@@ -328,7 +328,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             more["groups"] = people.tags[~held]
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = takes_columns_in_order(self._model(seed))
-        with records_from(model, source):
+        with told_of_records(model, of_table=of_table):
             model.fit(rows[~held], target[~held], **more)
         with without_model_warnings():
             scores = self._scores(model, rows[chosen], target[chosen])

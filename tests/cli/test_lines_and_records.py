@@ -13,6 +13,7 @@ import pytest
 
 from dpconvex import load_model
 from dpconvex.privacy import Ledger
+from dpconvex.privacy.certificate import TABLE_RECORDS
 from dpconvex.reports.wording import unprotected_wording
 
 SCHEMA = "[features]\nx = [-1, 1]\n[target]\ny = [-3, 3]\n"
@@ -88,7 +89,7 @@ def test_an_export_with_line_breaks_is_refused_where_the_schema_says_how_many_ro
     assert fit(tables, "export.csv").exit_code == 0
     certificate = json.loads((tables / "m.json").read_text())["certificate"]
     assert certificate["bounds"]["n_samples"] > ROWS + 300
-    assert "a record is a line of a CSV file" in certificate["parameters"]["records"]
+    assert "or a line of a CSV file" in certificate["parameters"]["records"]
     (tables / "s.toml").write_text(SCHEMA + f"[file]\nrows = {ROWS}\n")
     assert tables.run("ledger", "init", "privacy.db", "--epsilon", 500).exit_code == 0
     for engine in ("memory", "dask"):
@@ -213,12 +214,13 @@ def test_what_a_record_is_stands_in_certificates_of_files(folder):
     run = folder.run("fit", "sales.csv", "--out", "m.json", *options)
     found = json.loads(run.stdout)["certificate"]
     assert found == json.loads(folder.run("certify", "--rows", 400, *options).stdout)
-    assert found["parameters"]["records"].startswith("file: a record is a line of a CSV file")
+    assert found["parameters"]["records"] == TABLE_RECORDS
+    assert "a record is a row, or a line of a CSV file" in TABLE_RECORDS
     fitted = load_model(folder / "m.json")
     assert "types of the columns" in unprotected_wording(fitted.certificate_)
-    assert "file: a record is a line" in " ".join(str(fitted.summary()).split())
+    assert "types of columns" in " ".join(repr(fitted.summary()).split())
     assert folder.run("verify", "m.json").exit_code == 0
-    found["parameters"]["records"] = "file: whatever a stranger says"
+    found["parameters"]["records"] = "table: whatever a stranger says"
     (folder / "c.json").write_text(json.dumps(found))
     forged = folder.run("verify", "c.json")
     assert forged.exit_code == 4

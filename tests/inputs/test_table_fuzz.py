@@ -78,7 +78,7 @@ def check_fit(schema, table, columns, rng):
     container = container_of(schema, columns, rng)
     model.fit(table.transform(container), table.target(container))
     rows = len(next(iter(columns.values())))
-    certified = model.certify(rows, len(schema.names), records="table")
+    certified = model.certify(rows, len(schema.names), table=True)
     assert model.certificate_.to_json() == certified.to_json()
 
 

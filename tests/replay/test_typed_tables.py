@@ -22,7 +22,7 @@ from transcript import ROUNDING, run, spent
 
 import dpconvex as dp
 from dpconvex.evaluation import private_score
-from dpconvex.inputs.records import FILE, records_from
+from dpconvex.inputs.records import told_of_records
 from dpconvex.inputs.schema_file import parse_schema
 from dpconvex.inputs.table_files import (
     read_file_partitions,
@@ -248,7 +248,7 @@ def test_an_odd_line_costs_no_more_than_is_promised(odd, engine, tmp_path):
             X, y, _ = read_training_file(path, SCHEMA, ignored=True)
             y = y.to_numpy()
         again = dp.DPQuantileRegressor(**model.get_params())
-        with records_from(again, FILE, 33):
+        with told_of_records(again, expected=33):
             return again.fit(X, y)
 
     check(fitted, odd, 4000)
@@ -273,8 +273,7 @@ def test_a_typed_file_is_refused_or_read_like_its_text(rule, tmp_path):
         pl.read_csv(tmp_path / "t.csv", separator=";", schema_overrides=types).write_parquet(path)
         X, y, _ = read_training_file(path, schema, ignored=True)
         again = dp.DPLinearRegression(**{**model.get_params(), "random_state": 1})
-        with records_from(again, FILE):
-            return again.fit(X, y.to_numpy())
+        return again.fit(X, y.to_numpy())
 
     if rule:
         with pytest.raises(ValueError, match="'a' must be text"):

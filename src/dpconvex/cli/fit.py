@@ -112,7 +112,7 @@ def fit(
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
-    from dpconvex.inputs.records import FILE, records_from, refuse_expected_records
+    from dpconvex.inputs.records import refuse_expected_records, told_of_records
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import (
@@ -140,7 +140,7 @@ def fit(
     else:
         with output.output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with output.output_progress("Fitting"), records_from(model, FILE, schema.file.rows):
+        with output.output_progress("Fitting"), told_of_records(model, True, schema.file.rows):
             fitted = model.fit(X, y.to_numpy(), groups=people)
     try:
         output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
@@ -221,19 +221,19 @@ def certify(
         task = task or "quantile"
         model = task_options.build_task(task, settings)
         width = n_features
-        records = "array"
+        table = False
     elif feature_bounds is not None and n_features is None:
         schema = task_options.read_task_schema(feature_bounds, formula)
         task = task or task_options.default_task(schema)
         person = person or schema.person
         model = task_options.build_task_for_schema(task, settings, schema)
         width = len(schema.names)
-        records = "file"
+        table = True
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not task_options.TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
-    more: dict[str, object] = {"records": records}
+    more: dict[str, object] = {"table": table}
     if n_classes is not None:
         more["n_classes"] = n_classes
     if person is not None:
@@ -266,7 +266,7 @@ def _fit_with_dask(
         ) from None
     from dpconvex.engine.dask.schedule import watch_schedule
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.records import FILE, records_from
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,
         file_memory_limit,
@@ -292,6 +292,6 @@ def _fit_with_dask(
         dask_cluster_for_files(scheduler, threads),
         output.output_progress("Reading") as say,
         watch_schedule(report),
-        records_from(model, FILE, schema.file.rows),
+        told_of_records(model, True, schema.file.rows),
     ):
         return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

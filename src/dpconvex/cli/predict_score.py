@@ -227,7 +227,7 @@ def score(
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
     from dpconvex.evaluation import private_score
-    from dpconvex.inputs.records import FILE, records_from, require_expected_records
+    from dpconvex.inputs.records import require_expected_records
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
@@ -239,19 +239,18 @@ def score(
             data, schema, labels, kind, True, 1, person or schema.person
         )
         require_expected_records(X.height, rows)
-        with records_from(estimator, FILE):
-            found = private_score(
-                estimator,
-                X,
-                y.to_numpy(),
-                metric,
-                ledger=account,
-                groups=people,
-                quantile=quantile,
-                residual_bound=_residual_bound_option(residual_bound),
-                verbose=1,
-                **settings,
-            )
+        found = private_score(
+            estimator,
+            X,
+            y.to_numpy(),
+            metric,
+            ledger=account,
+            groups=people,
+            quantile=quantile,
+            residual_bound=_residual_bound_option(residual_bound),
+            verbose=1,
+            **settings,
+        )
     if json_:
         single = {"value": found.value, "interval": list(found.interval)}
         facts = {

@@ -29,7 +29,7 @@ from dpconvex.inputs import labels as label_sets
 from dpconvex.inputs import settings
 from dpconvex.inputs.labels import LabelNumbers, LabelPositions, OneVsRestLabels
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
-from dpconvex.inputs.records import check_source
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import Label
 from dpconvex.inputs.training_data import read_features, read_training
 from dpconvex.losses import (
@@ -155,7 +155,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         *,
         groups: bool = False,
         sample_weight: bool = False,
-        records: str = "array",
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a classifier's fit, before any data: equal to ``certificate_``
         after such a fit.
@@ -165,8 +165,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         n_classes : int, optional
             By default that of ``classes``, or 2.
         """
-        source = check_source(records, f"{type(self).__name__}.certify")
-        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight, source)
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
         return self._plan(
             privacy_unit, n_features, label_sets.count_expected_labels(self, n_classes)
         ).certificate

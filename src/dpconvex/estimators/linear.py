@@ -26,7 +26,7 @@ from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, St
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
-from dpconvex.inputs.records import ARRAY, TABLE, check_source
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import (
     Fitted,
     check_optional_positive,
@@ -106,8 +106,8 @@ class PrivateLinearModel(PrivateModel):
             raise parameter_error(
                 "fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError
             )
-        if isinstance(self.feature_bounds, Mapping) and privacy_unit.source == ARRAY:
-            privacy_unit = replace(privacy_unit, source=TABLE)  # only columns have names
+        if isinstance(self.feature_bounds, Mapping):  # only columns of tables have names
+            privacy_unit = replace(privacy_unit, of_table=True)
         facts = super()._public_facts(privacy_unit, n_features)
         features = resolve_bounds_setting(
             "feature_bounds", self.feature_bounds, int(n_features), owner
@@ -174,7 +174,7 @@ class PrivateLinearModel(PrivateModel):
         *,
         groups: bool = False,
         sample_weight: bool = False,
-        records: str = "array",
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after
         a fit of this shape.
@@ -186,12 +186,12 @@ class PrivateLinearModel(PrivateModel):
             for the number of rows under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
-        records : {"array", "table", "file"}
-            What the records of the fit will be rows of: arrays; dataframes and their columns, whose
-            types are then assumed public; or a file that the command line reads.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, a column of one or a file, rather than arrays
+            alone: types of columns are then assumed public.
         """
-        source = check_source(records, f"{type(self).__name__}.certify")
-        unit = PersonUnit.of(self, n_samples, groups, sample_weight, source)
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
         return self._plan(unit, n_features).certificate
 
     def fit(

@@ -46,10 +46,10 @@ from dpconvex.planning.cost_warning import warn_of_privacy_cost
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificate import (
+    TABLE_RECORDS,
     Certificate,
     CertificateError,
     PrivacyWarning,
-    stated_records,
 )
 from dpconvex.privacy.description import DescribableLoss, Facts
 from dpconvex.privacy.guarantees import Guarantee
@@ -334,7 +334,7 @@ class PrivateModel(BaseEstimator):
                     "coef_bound", self.coef_bound, owner
                 ),
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
-                **stated_records(privacy_unit.source),
+                **({"records": TABLE_RECORDS} if privacy_unit.of_table else {}),
             },
             privacy_unit=privacy_unit,
             ignored_rows=ignored,
@@ -423,8 +423,8 @@ class PrivateModel(BaseEstimator):
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are
-            source = records.source_of_records(self, X, y, sample_weight, groups)
-            expected = records.stated_source(self).expected
+            of_table = records.are_of_table(self, X, y, sample_weight, groups)
+            expected = records.facts_told(self).expected
             records.refuse_expected_records(expected, self.neighbors)
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
@@ -434,7 +434,7 @@ class PrivateModel(BaseEstimator):
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
             unit, weights = read_row_weights(self, X, sample_weight, groups)
-            unit = replace(unit, count=max(1, unit.count), source=source)
+            unit = replace(unit, count=max(1, unit.count), of_table=of_table)
             plan = self._plan(unit, *shape)
             with without_model_warnings():
                 objectives = self._objectives(X, targets, plan, weights)

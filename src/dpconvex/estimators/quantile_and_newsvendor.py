@@ -31,7 +31,7 @@ from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs import settings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
-from dpconvex.inputs.records import check_source
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball
@@ -375,7 +375,7 @@ class DPNewsvendor(PrivateQuantileModel):
         *,
         groups: bool = False,
         sample_weight: bool = False,
-        records: str = "array",
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_``
         after such a fit.
@@ -386,8 +386,8 @@ class DPNewsvendor(PrivateQuantileModel):
             Number of columns of y, where it is a table; by default that of the costs, if they are
             sequences.
         """
-        source = check_source(records, f"{type(self).__name__}.certify")
-        unit = PersonUnit.of(self, n_samples, groups, sample_weight, source)
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
         return self._plan(unit, n_features, n_products).certificate
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:

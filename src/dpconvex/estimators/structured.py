@@ -22,7 +22,7 @@ from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.records import check_source, records_from, source_of_records
+from dpconvex.inputs.records import are_of_table, check_table_setting, told_of_records
 from dpconvex.inputs.settings import (
     check_optional_positive,
     invalid_rows_setting,
@@ -174,7 +174,7 @@ class PrivateStructuredModel(PrivateModel):
         return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
 
     def certify(
-        self, n_samples: int, n_features: int, n_outputs: int = 1, *, records: str = "array"
+        self, n_samples: int, n_features: int, n_outputs: int = 1, *, table: bool = False
     ) -> Certificate:
         """Return the certificate of a structured fit, before any data: equal to ``certificate_``
         after such a fit.
@@ -184,12 +184,12 @@ class PrivateStructuredModel(PrivateModel):
         n_samples, n_features, n_outputs : int
             Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of
             rows of a record.
-        records : {"array", "table"}
-            What the records of the fit will be rows of: arrays; or also dataframes, types of whose
-            columns are then assumed public.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, the types of whose columns are then assumed
+            public.
         """
-        source = check_source(records, f"{type(self).__name__}.certify")
-        unit = PersonUnit(n_samples, source=source)
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit(n_samples, of_table=of_table)
         return self._plan(unit, n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
@@ -623,7 +623,7 @@ class DPBowl(PrivateStructuredModel):
         level : float or array of shape (n_samples,), default=0.0
             Sizes of residuals that cost nothing, a private part of every record.
         """
-        with records_from(self, source_of_records(self, Y, level)):
+        with told_of_records(self, of_table=are_of_table(self, Y, level)):
             return self._fit(A, (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:

@@ -19,7 +19,7 @@ from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_fact
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.records import records_from, source_of_records
+from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.settings import invalid_rows_setting, least_rows
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
@@ -229,7 +229,7 @@ class DPDiscreteHazard(PrivateLinearModel):
             As for other linear models; groups need ``person_weight="rows"``.
         """
         times = signed_times(y, type(self).__name__, loose=invalid_rows_setting(self))
-        with records_from(self, source_of_records(self, y)):
+        with told_of_records(self, of_table=are_of_table(self, y)):
             return self._fit(X, times, sample_weight, groups)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:

@@ -43,14 +43,14 @@ class PersonUnit:
     people: bool = False  # whether the rows of a person share one weight
     rows_each: int = 1  # largest number of rows of a person that have a weight of their own each
     weighted: bool = False  # whether a row may count less than a whole one
-    source: str = "array"  # what the rows are rows of, see dpconvex.inputs.records
+    of_table: bool = False  # whether they are rows of a table whose columns have types
 
     @classmethod
     def of(
-        cls, model: Model, count: int, groups: bool, weighted: bool, source: str = "array"
+        cls, model: Model, count: int, groups: bool, weighted: bool, of_table: bool = False
     ) -> PersonUnit:
-        """Return the unit of a fit: `count` rows of a source, or people with groups, by the
-        estimator's settings.
+        """Return the unit of a fit: `count` rows, or people with groups, by the estimator's
+        settings.
         """
         owner = type(model).__name__
         each = check_count("rows_per_person", owner, model.rows_per_person, 1)
@@ -70,9 +70,9 @@ class PersonUnit:
                 raise parameter_error(
                     "person_weight", owner, "'equal' without identifiers", "'rows'", remedy
                 )
-            return cls(count, rows_each=each, weighted=weighted, source=source)
+            return cls(count, rows_each=each, weighted=weighted, of_table=of_table)
         if rule == "rows":  # somebody with fewer rows has others of weight 0
-            return cls(count * each, rows_each=each, weighted=True, source=source)
+            return cls(count * each, rows_each=each, weighted=True, of_table=of_table)
         if each > 1:
             allowed = (
                 "1 with identifiers and person_weight='equal', where all rows of a person "
@@ -81,7 +81,7 @@ class PersonUnit:
             raise parameter_error(
                 "rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'."
             )
-        return cls(count, people=True, weighted=weighted, source=source)
+        return cls(count, people=True, weighted=weighted, of_table=of_table)
 
     @property
     def has_whole_rows(self) -> bool:

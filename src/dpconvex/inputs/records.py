@@ -1,4 +1,6 @@
-"""Records of a fit: what a row of the data is a row of, as its certificate states it."""
+"""Records of a fit: whether they are rows of a table, as its certificate states it, and how many
+there must be.
+"""
 
 from __future__ import annotations
 
@@ -15,77 +17,65 @@ from dpconvex.engine.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 
-#: Of arrays and lists there is nothing to say: their cells are what the user made of them.
-ARRAY = "array"
-TABLE = "table"
-FILE = "file"
-SOURCES = (ARRAY, TABLE, FILE)
-_TOLD = "_record_source"  # attribute of a model while it is given what was read from elsewhere
+_TOLD = "_told_of_records"  # attribute of a model while it is given what others have read
 
 
-class RecordSource(NamedTuple):
-    """What records were read from, and the public number of them, where the schema declares it."""
+class RecordFacts(NamedTuple):
+    """Public facts about the records that a model is given, where their containers do not say
+    them.
+    """
 
-    source: str = ARRAY
-    expected: int | None = None
+    of_table: bool = False  # whether they were rows of a table, or lines of a file
+    expected: int | None = None  # the public number of them, where a schema declares it
 
 
 @contextmanager
-def records_from(model: Any, source: str, expected: int | None = None) -> Iterator[None]:
-    """Let a model's fits and scores know what their records were read from, where their
-    containers do not say it.
-    """
-    told = vars(model).get(_TOLD)
-    before = stated_source(model)
-    wider = widest_source(source, before.source)
-    number = before.expected if expected is None else expected
-    setattr(model, _TOLD, RecordSource(wider, number))
+def told_of_records(
+    model: Any, of_table: bool = False, expected: int | None = None
+) -> Iterator[None]:
+    """Let the fits and scores of a model know public facts about the records that it is given."""
+    before = vars(model).get(_TOLD)
+    known = facts_told(model)
+    number = known.expected if expected is None else expected
+    setattr(model, _TOLD, RecordFacts(known.of_table or of_table, number))
     try:
         yield
     finally:
         vars(model).pop(_TOLD, None)
-        if told is not None:
-            setattr(model, _TOLD, told)
+        if before is not None:
+            setattr(model, _TOLD, before)
 
 
-def stated_source(model: Any) -> RecordSource:
-    """Return what a model was told of the records that it will be given."""
-    return getattr(model, _TOLD, RecordSource())
+def facts_told(model: Any) -> RecordFacts:
+    """Return what a model was told of the records that it is given."""
+    return getattr(model, _TOLD, RecordFacts())
 
 
-def source_of_records(model: Any, *given: Any) -> str:
-    """Return what the records of data are rows of: arrays, tables whose columns have types, or
-    files.
+def are_of_table(model: Any, *given: Any) -> bool:
+    """Return whether records are rows of a table whose columns have types, or lines of a file.
 
-    Rows, targets, weights and identifiers are asked, and the model: types of one column are assumed
-    public like those of all. The container decides, and never a value.
+    Rows, targets, weights and identifiers are asked, and what the model was told: the type of one
+    column is assumed public like those of all. The container decides, and never a value.
     """
-    found = [_source_of_container(data) for data in given if data is not None]
-    return widest_source(stated_source(model).source, *found)
+    return facts_told(model).of_table or any(map(_has_typed_columns, given))
 
 
-def widest_source(*sources: str) -> str:
-    """Return the source about which most is assumed."""
-    return max(sources, key=SOURCES.index)
-
-
-def _source_of_container(data: Any) -> str:
+def _has_typed_columns(data: Any) -> bool:
     if isinstance(data, RowsOfPeople):
-        return widest_source(_source_of_container(data.rows), _source_of_container(data.groups))
+        return _has_typed_columns(data.rows) or _has_typed_columns(data.groups)
     if isinstance(data, (str, os.PathLike)):
-        return FILE
+        return True
     chunks = is_partitioned(data) and hasattr(data, "rechunk")  # an array of Dask
     if isinstance(data, (np.ndarray, np.generic)) or issparse(data) or chunks:
-        return ARRAY
-    typed = any(hasattr(type(data), name) for name in ("dtype", "dtypes", "schema", "type"))
-    return TABLE if typed else ARRAY
+        return False
+    return any(hasattr(type(data), name) for name in ("dtype", "dtypes", "schema", "type"))
 
 
-def check_source(source: object, owner: str) -> str:
-    """Return what the records of a fit will be rows of, for its certificate, or raise."""
-    if not isinstance(source, str) or source not in SOURCES:
-        raise parameter_error("records", owner, f"one of {list(SOURCES)}", repr(source))
-    return source
+def check_table_setting(table: object, owner: str) -> bool:
+    """Return whether a fit will be given a table, for its certificate, or raise."""
+    if not isinstance(table, (bool, np.bool_)):
+        raise parameter_error("table", owner, "True or False", repr(table))
+    return bool(table)
 
 
 def refuse_expected_records(expected: int | None, neighbors: object) -> None:

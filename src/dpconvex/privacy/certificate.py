@@ -54,13 +54,12 @@ _WEIGHTED_MECHANISMS = {"gradient", "objective", "output", "sgd", "phased-erm", 
 # Registers its rules by name, like a plug-in: this package is below it and does not know it.
 _MECHANISMS = "dpconvex.mechanisms"
 
-#: What a certificate states of its records, by what they are rows of. Of arrays there is nothing
-#: to state.
-RECORDS = {
-    "table": "table: a record is a row, and types of columns are assumed public",
-    "file": "file: a record is a line of a CSV file, or a row of a Parquet file, of which types of "
-    "columns are assumed public",
-}
+# What a certificate states where its records come from a table or a file. Of arrays there is
+# nothing to state.
+TABLE_RECORDS = (
+    "table: a record is a row, or a line of a CSV file; the types of a table's columns are assumed "
+    "public"
+)
 
 Parameters = Mapping[str, Any]  # a mechanism's public parameters by name: plain data
 
@@ -75,13 +74,6 @@ def require(holds: object, sentence: str) -> None:
     """
     if not holds:
         raise CertificateError(sentence)
-
-
-def stated_records(source: str) -> dict[str, str]:
-    """Return the parameter of a certificate that says what a record is, by its source; none for
-    arrays.
-    """
-    return {"records": RECORDS[source]} if source in RECORDS else {}
 
 
 @contextmanager
@@ -557,9 +549,8 @@ class Certificate(CertifiedPromise):
                 agrees,
                 "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.",
             )
-        known = ("", *RECORDS.values())
         require(
-            self.parameters.get("records", "") in known,
+            self.parameters.get("records", TABLE_RECORDS) == TABLE_RECORDS,
             "The certificate's 'records' must say what a record is in words of dpconvex.",
         )
         if not enough:

@@ -71,8 +71,6 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
         facts.append(("label set", labels))
     if "invalid_rows" in certificate.parameters:
         facts.append(("invalid rows", str(certificate.parameters["invalid_rows"])))
-    if "records" in certificate.parameters:
-        facts.append(("records", str(certificate.parameters["records"])))
     return [*facts, *(("warning", text) for text in certificate.warnings)]
 
 

@@ -268,7 +268,8 @@ def public_facts_wording(certificate: Certificate) -> str:
     facts = f"{bounds.n_samples:,} {bounds.counted}, {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):
         facts += f", row norm at most {bounds.row_norm:.4g}"
-    return facts + f", penalty alpha {bounds.alpha:.4g}"
+    facts += f", penalty alpha {bounds.alpha:.4g}"
+    return facts + (", types of columns" if "records" in certificate.parameters else "")
 
 
 def method_wording(certificate: Certificate) -> str:
