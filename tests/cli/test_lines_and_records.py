@@ -217,8 +217,8 @@ def test_what_a_record_is_stands_in_certificates_of_files(folder):
     assert found["parameters"]["records"] == TABLE_RECORDS
     assert "a record is a row, or a line of a CSV file" in TABLE_RECORDS
     fitted = load_model(folder / "m.json")
-    assert "types of the columns" in unprotected_wording(fitted.certificate_)
-    assert "types of columns" in " ".join(repr(fitted.summary()).split())
+    assert "types of a table's columns" in unprotected_wording(fitted.certificate_)
+    assert "one record: a row of a table, or a line of a CSV file" in repr(fitted.summary())
     assert folder.run("verify", "m.json").exit_code == 0
     found["parameters"]["records"] = "table: whatever a stranger says"
     (folder / "c.json").write_text(json.dumps(found))

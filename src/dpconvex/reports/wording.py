@@ -172,6 +172,15 @@ def unit_wording(unit: str) -> str:
     )
 
 
+def promised_to_wording(certificate: Certificate) -> str:
+    """Return the protected unit, and what a record of a table or a file is."""
+    if "records" not in certificate.parameters:
+        return certificate.unit
+    whose = "a row" if certificate.unit == RECORD else "whose rows are those"
+    lines = "a line" if certificate.unit == RECORD else "lines"
+    return f"{certificate.unit}: {whose} of a table, or {lines} of a CSV file"
+
+
 def unit_name_wording(certificate: Certificate, release: ReleaseFileFacts) -> str:
     """Return the protected unit in the publisher's word: "record", or "patient, at most 12
     rows".
@@ -268,8 +277,7 @@ def public_facts_wording(certificate: Certificate) -> str:
     facts = f"{bounds.n_samples:,} {bounds.counted}, {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):
         facts += f", row norm at most {bounds.row_norm:.4g}"
-    facts += f", penalty alpha {bounds.alpha:.4g}"
-    return facts + (", types of columns" if "records" in certificate.parameters else "")
+    return facts + f", penalty alpha {bounds.alpha:.4g}"
 
 
 def method_wording(certificate: Certificate) -> str:
@@ -296,7 +304,7 @@ def unprotected_wording(certificate: Certificate) -> list[str]:
     """Return what is assumed public."""
     facts = ["names, bounds and units of the columns"]
     if "records" in certificate.parameters:
-        facts.append("types of the columns")
+        facts.append("types of a table's columns")
     if certificate.neighbors != "add_or_remove_one":
         facts.append(f"number of {certificate.bounds.counted}")
     label_set = certificate.parameters.get("label_set")
