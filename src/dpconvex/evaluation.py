@@ -394,7 +394,7 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
             schema is None
             or isinstance(X, RowsOfPeople)
             or is_partitioned(X)
-            or is_encoded_data(X, schema)
+            or is_encoded_data(model, X, schema)
         ):
             return model, *split_people(X, groups)
         table = PublicTable(schema)

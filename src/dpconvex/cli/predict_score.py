@@ -102,9 +102,13 @@ def predict(
     )
     import polars as pl
 
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.table_files import read_feature_file
 
-    with output_progress(f"Predicting for {data.name}"):
+    with (
+        told_of_records(content.estimator, encoded=True),
+        output_progress(f"Predicting for {data.name}"),
+    ):
         rows, kept = read_feature_file(data, schema, keep or [])
         found = prediction_columns(content.estimator, rows, scores, probabilities)
         taken = [name for name in found.columns if name in kept.columns]
@@ -227,14 +231,14 @@ def score(
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
     from dpconvex.evaluation import private_score
-    from dpconvex.inputs.records import require_expected_records
+    from dpconvex.inputs.records import require_expected_records, told_of_records
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
     labels = classes is not None
     kind = None if classes is None else task_options.task_label_kind(classes.tolist())
-    with output_progress(f"Scoring on {data.name}"):
+    with told_of_records(estimator, encoded=True), output_progress(f"Scoring on {data.name}"):
         X, y, people = read_training_file(
             data, schema, labels, kind, True, 1, person or schema.person
         )

@@ -27,17 +27,21 @@ class RecordFacts(NamedTuple):
 
     of_table: bool = False  # whether they were rows of a table, or lines of a file
     expected: int | None = None  # the public number of them, where a schema declares it
+    encoded: bool = False  # whether the model's schema has made numbers of them already
 
 
 @contextmanager
 def told_of_records(
-    model: Any, of_table: bool = False, expected: int | None = None
+    model: Any, of_table: bool = False, expected: int | None = None, encoded: bool = False
 ) -> Iterator[None]:
-    """Let the fits and scores of a model know public facts about the records that it is given."""
+    """Let the fits, predictions and scores of a model know public facts about the records that
+    it is given.
+    """
     before = vars(model).get(_TOLD)
     known = facts_told(model)
     number = known.expected if expected is None else expected
-    setattr(model, _TOLD, RecordFacts(known.of_table or of_table, number))
+    told = RecordFacts(known.of_table or of_table, number, known.encoded or encoded)
+    setattr(model, _TOLD, told)
     try:
         yield
     finally:

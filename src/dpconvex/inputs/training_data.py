@@ -32,6 +32,7 @@ from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
 from dpconvex.engine.threads import finite_by_threads
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
+from dpconvex.inputs.records import facts_told
 from dpconvex.inputs.schema import Schema
 from dpconvex.lazy_imports import nw
 from dpconvex.mechanisms.mechanism import MechanismPlan
@@ -188,7 +189,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     """
     owner = type(estimator).__name__
     schema = fitted_schema(estimator)
-    if schema is not None and not reset and not is_encoded_data(X, schema):
+    if schema is not None and not reset and not is_encoded_data(estimator, X, schema):
         X = public_table_frame(schema, X, owner)
     X = order_data_by_bounds(estimator, X)
     _check_training_table(X, owner)
@@ -205,8 +206,12 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     raise problem or _unknown_problem(owner)
 
 
-def is_encoded_data(X: Any, schema: Schema) -> bool:
-    """Whether X has the schema's encoded columns already; numbers and flags may be read twice."""
+def is_encoded_data(model: object, X: Any, schema: Schema) -> bool:
+    """Whether X has the schema's encoded columns already; where they have the names of the
+    table's columns, numbers and flags are read twice unless the model was told.
+    """
+    if facts_told(model).encoded:
+        return True
     if isinstance(X, (str, os.PathLike)):
         return False
     names = public_column_names(X)
