@@ -149,6 +149,17 @@ def test_a_number_of_records_is_that_of_one_file(tables):
     assert "must have 51 records" in refused.stderr
 
 
+def test_a_certificate_is_for_the_declared_number_of_records(tables):
+    (tables / "s.toml").write_text(SCHEMA + f"[file]\nrows = {ROWS}\n")
+    certify = ("certify", "--schema", "s.toml", "--json", "--n-samples")
+    assert tables.run(*certify, ROWS).exit_code == 0
+    assert tables.run(*certify, 9, "--person", "id").exit_code == 0  # so many people
+    for more in ((9,), (ROWS, "--neighbors", "add_or_remove_one", "--nominal-samples", ROWS)):
+        refused = tables.run(*certify, *more)
+        assert refused.exit_code == 2
+        assert "rows in [file]" in refused.stderr or "must not declare rows" in refused.stderr
+
+
 @pytest.mark.parametrize("rows", ["0", "-1", "1.0", '"800"', "true"])
 def test_a_number_of_records_is_a_whole_number(tables, rows):
     (tables / "s.toml").write_text(SCHEMA + f"[file]\nrows = {rows}\n")

@@ -427,6 +427,25 @@ def test_no_odd_cell_of_a_typed_or_text_column_changes_another_row(kind, cells):
             assert np.array_equal(y[place], invalid_or_number(odd), equal_nan=True)
 
 
+@pytest.mark.parametrize("odd", [1j, 2 + 1j, complex("nan"), 3 + 0j])
+def test_no_complex_number_changes_another_row(odd):
+    """One of them makes complex numbers of its column, which was refused."""
+    cells = np.array([0.5, -1.0, odd, 7.0])
+    expected = [0.5, -1.0, 3.0 if odd == 3 else math.nan, 7.0]
+    for table, column in (
+        (np.column_stack([cells, cells]), cells),
+        (pd.DataFrame({"c": cells, "d": cells}), pd.Series(cells)),
+        (pd.DataFrame({"c": cells, "d": cells.real}), pd.Series(cells)),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            X, (y,), _ = model()._read(table, column)
+        np.testing.assert_array_equal(X[:, 0], expected)
+        np.testing.assert_array_equal(y, expected)
+        with pytest.raises(ValueError, match="Complex data"):
+            DPQuantileRegressor()._read(table, [1.0] * 4)
+
+
 @pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [False, True], ["False", "True"]])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_no_odd_label_of_a_typed_or_text_column_changes_another_row(kind, classes):

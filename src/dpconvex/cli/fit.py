@@ -112,7 +112,7 @@ def fit(
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
-    from dpconvex.inputs.records import refuse_expected_records, told_of_records
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import (
@@ -127,7 +127,7 @@ def fit(
     kind = task_options.task_label_kind(getattr(model, "classes", None))
     ignored = invalid_rows_setting(model)
     least = least_rows(model.neighbors)
-    refuse_expected_records(schema.file.rows, model.neighbors)
+    _check_declared_rows(schema, model, None)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
@@ -229,6 +229,7 @@ def certify(
         model = task_options.build_task_for_schema(task, settings, schema)
         width = len(schema.names)
         table = True
+        _check_declared_rows(schema, model, None if person is not None else n_samples)
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not task_options.TASKS[task].labels:
@@ -245,6 +246,21 @@ def certify(
         from dpconvex.reports.summary import certificate_summary_table
 
         output.output_console().print(certificate_summary_table(certificate))
+
+
+def _check_declared_rows(schema: Schema, model: Model, n_samples: int | None) -> None:
+    """Raise unless a schema's number of records, if it declares one, is public and that of a fit
+    of so many.
+    """
+    from dpconvex.inputs.records import refuse_expected_records
+
+    declared = schema.file.rows
+    refuse_expected_records(declared, model.neighbors)
+    if declared is not None and n_samples is not None and n_samples != declared:
+        raise InputError(
+            f"The option --n-samples must be {declared:,}, as the schema says by rows in [file]. "
+            f"Got {n_samples:,} instead."
+        )
 
 
 def _fit_with_dask(

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import WORDS, PartitionTargets, partition_numbers
+from dpconvex.engine.dask.partitions import CELLWISE, PartitionTargets, partition_numbers
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
@@ -84,7 +84,7 @@ def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
         table = np.asarray(y)
         time = table[:, 0]
         event = table[:, 1]
-    if not {time.dtype.kind, event.dtype.kind} <= set("biufO" + (WORDS if loose else "")):
+    if not {time.dtype.kind, event.dtype.kind} <= set("biufO" + (CELLWISE if loose else "")):
         raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
     time, event = (
         partition_numbers(each) for each in (time, event)

@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from dpconvex.checks import data_error
 from dpconvex.engine.dask.partitions import (
-    WORDS,
+    CELLWISE,
     PartitionTargets,
-    column_types_of_words,
+    cellwise_column_types,
     partition_objects_to_numbers,
 )
 from dpconvex.engine.memory_rows import MemoryRows
@@ -148,9 +148,8 @@ def _read_marked_training(
         ensure_all_finite=False,
         accept_sparse="csr",
     )
-    column = column_or_1d(
-        np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y)
-    )
+    cells = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y)
+    column = column_or_1d(cells.astype(object) if cells.dtype.kind == "c" else cells)
     check_consistent_length(rows, column)
     if numeric:
         _check_data_dtype("y", column, owner, loose=True)
@@ -320,7 +319,7 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
             "instead. Rename them."
         ) from None
     # Columns of Python numbers, for which conversion decides.
-    allowed_types = (nw.Object, nw.Unknown, *(column_types_of_words() if loose else ()))
+    allowed_types = (nw.Object, nw.Unknown, *(cellwise_column_types() if loose else ()))
     known = {
         name
         for name, kind in schema.items()
@@ -357,10 +356,10 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
 
 def _check_data_dtype(name: str, array: object, owner: str, loose: bool = False) -> None:
     """Raise if an array's dtype is text, dates or complex; conversion would quote a value or
-    succeed silently. With ``loose`` text passes, which is read cell by cell.
+    succeed silently. With ``loose`` text and complex numbers pass, which are read cell by cell.
     """
     dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO" + (WORDS if loose else ""):
+    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO" + (CELLWISE if loose else ""):
         return
     if dtype.kind == "c":
         raise ValueError(

@@ -57,9 +57,9 @@ _PROBLEMS = {
     "others instead.",
 }
 
-# Kinds of arrays of numpy that are read cell by cell where invalid rows are ignored: objects, text
-# and bytes.
-WORDS = "OUST"
+# Kinds of arrays of numpy that are read cell by cell where invalid rows are ignored: a single cell
+# makes objects, text, bytes or complex numbers of all.
+CELLWISE = "OUSTc"
 _TRUTH = {"true": 1.0, "false": 0.0}
 
 Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is read again
@@ -215,9 +215,11 @@ def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _partition_number(value: Any) -> float:
-    if isinstance(value, (np.ndarray, np.complexfloating)):  # of which numpy would warn
+    if isinstance(value, np.ndarray):  # of which numpy would warn
         return math.nan
     try:
+        if isinstance(value, (complex, np.complexfloating)):
+            return float(value.real) if value.imag == 0 else math.nan
         if isinstance(value, str):
             truth = _TRUTH.get(str.strip(value).lower())
             if truth is not None:
@@ -235,15 +237,21 @@ def partition_objects_to_numbers(part: Any) -> Any:
     text, so that text is read cell by cell like objects.
     """
     if isinstance(part, np.ndarray):
-        return partition_numbers(part) if part.dtype.kind in WORDS else part
+        return partition_numbers(part) if part.dtype.kind in CELLWISE else part
     frame = nw.from_native(part, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return part
-    worded = [name for name, kind in frame.schema.items() if kind in column_types_of_words()]
-    if not worded:
+    pandas = frame.implementation.is_pandas_like()
+    plain = dict(part.dtypes.items()) if pandas else {}
+    cellwise = [
+        name
+        for name, kind in frame.schema.items()
+        if kind in cellwise_column_types() or getattr(plain.get(name), "kind", "") == "c"
+    ]
+    if not cellwise:
         return part
-    read = {name: partition_numbers(exact_identifiers(part[name])) for name in worded}
-    if frame.implementation.is_pandas_like():
+    read = {name: partition_numbers(exact_identifiers(part[name])) for name in cellwise}
+    if pandas:
         part = part.copy(deep=False)
         for name, numbers in read.items():
             part[name] = numbers
@@ -255,7 +263,7 @@ def partition_objects_to_numbers(part: Any) -> Any:
     return frame.with_columns(*columns).to_native()
 
 
-def column_types_of_words() -> tuple[Any, ...]:
+def cellwise_column_types() -> tuple[Any, ...]:
     """Return the types of a dataframe's columns that are read cell by cell: text, categories and
     objects.
     """
@@ -330,7 +338,7 @@ def check_partition(
         X, y = read_partition_pair(pair, clean)
         source = X, y
         if numeric:
-            if y.dtype.kind not in ("biuf" + WORDS if clean is not None else "biufO"):
+            if y.dtype.kind not in ("biuf" + CELLWISE if clean is not None else "biufO"):
                 return PartitionFacts(0, "not numbers")
             y = y if clean is not None else y.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
