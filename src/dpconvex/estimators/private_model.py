@@ -266,9 +266,9 @@ class PrivateModel(BaseEstimator):
         What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which
         classifiers need ``classes``, counts it nowhere. Columns of text are then read cell by cell,
-        since one cell can make text of its column, and what is no number is invalid. Descents and least squares then pay for the
-        number of valid records, ``released_["mass"]``; others divide by the public number n of all
-        records: ``alpha`` weighs ``n / n_valid`` times as much.
+        since one cell can make text of its column, and what is no number is invalid. Descents and
+        least squares then pay for the number of valid records, ``released_["mass"]``; others divide
+        by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
     sampler : {"auto", "exact"}
         Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
         a number.

@@ -100,9 +100,9 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     alone leaves them out, so give ``fit`` ``groups=table.groups(frame)`` beside
     ``table.transform(frame)``. A missing column is an error, because names of columns are public;
     no value is. Types of columns are public too: where the schema says how text is read, by
-    ``decimal`` or the format of a date, a column of another type is refused. With the missing rule ``row`` a row with NaN comes out, whose meaning
-    ``invalid_rows`` of the estimator says; all other rules give finite numbers for whatever the
-    table holds.
+    ``decimal`` or the format of a date, a column of another type is refused. With the missing rule
+    ``row`` a row with NaN comes out, whose meaning ``invalid_rows`` of the estimator says; all
+    other rules give finite numbers for whatever the table holds.
 
     Examples
     --------
