@@ -5,6 +5,7 @@ read, and otherwise the same as text.
 from __future__ import annotations
 
 import datetime
+import io
 from decimal import Decimal
 
 import dask.dataframe as dd
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 
 from dpconvex import DPQuantileRegressor, load_model, save_model
@@ -219,6 +221,101 @@ def test_models_and_scores_refuse_what_their_fit_refuses(tmp_path):
     certificate = private_score(loaded, text, target).certificate
     assert certificate.records == TABLE_RECORDS
     certificate.verify()
+
+
+@pytest.mark.parametrize("kind", ["zone", "time of day", "duration", "list", "bytes", "struct"])
+def test_types_in_which_text_cannot_be_seen_are_refused_in_every_schema(kind):
+    """Readers turn times with an offset to UTC, and read a time of day as no text."""
+    cells = {
+        "zone": pl.Series(whole([NOON])).dt.replace_time_zone("UTC"),
+        "time of day": pl.Series(whole([NOON.time()])),
+        "duration": pl.Series(whole([datetime.timedelta(1)])),
+        "list": pl.Series(whole([[1.0]])),
+        "bytes": pl.Series(whole([b"1"])),
+        "struct": pl.Series(whole([{"a": 1}])),
+    }[kind]
+    columns = [cells, cells.to_arrow()]
+    if kind in ("zone", "duration"):
+        columns.append(cells.to_pandas())
+    for tables in (
+        {"dates": {"c": ["month"]}},
+        {"categories": {"c": ["2024-05-01"]}},
+        {"flags": {"c": {}}},
+        {"features": {"c": [0, 9]}},
+        {**OTHER, "target": {"c": [0, 9]}},
+        {**OTHER, "target": {"c": {"classes": ["12:00", "13:00"]}}},
+    ):
+        schema = parse_schema(tables)
+        for column in columns:
+            with pytest.raises(InputError, match="'c' must be text"):
+                read_of(schema, with_others(schema, column))
+
+
+# What a column may hold, as text, and what a schema may say of it without a rule about text.
+POOLS = {
+    "numbers": ["1", "2", "3.5", "-4", "1e3", "0.1", "+7", "007", "5.", ".5"],
+    "whole numbers": ["1", "2", "3", "10", "007"],
+    "long numbers": ["9007199254740993", "9007199254740992", "123456789012345678901234567890"],
+    "truth values": ["True", "False", "true", "FALSE"],
+    "days": ["2024-01-05", "2024-02-09", "2024-12-31"],
+    "seconds": ["2024-01-05 13:59:01", "2024-02-09 00:00:00"],
+    "offsets": ["2024-01-05T13:59:01+02:00", "2024-02-09T01:00:00+02:00"],
+    "days of digits": ["20240105", "20241231"],
+    "times of day": ["13:59", "01:00"],
+    "words": ["a", "b", "c"],
+    "nothing": ["", ""],
+}
+SCHEMAS = [
+    {"features": {"c": {"bounds": [-1e9, 1e9], "missing": "indicator"}}},
+    {"flags": {"c": {"missing": "indicator"}}},
+    {"flags": {"c": {"true": ["1"], "false": ["2"], "missing": "indicator"}}},
+    {"dates": {"c": {"parts": ["weekday", "hour"], "missing": "indicator"}}},
+    *(
+        {"categories": {"c": {"values": words, "other": True, "missing": "indicator"}}}
+        for words in (
+            ["1", "2"],
+            ["a", "b"],
+            ["True", "False"],
+            ["2024-01-05", "2024-02-09"],
+            ["3.5", "7"],
+            ["9007199254740992", "1"],
+        )
+    ),
+    {**OTHER, "target": {"c": [-1e9, 1e9]}},
+    {**OTHER, "target": {"c": {"classes": ["1", "2"]}}},
+    {**OTHER, "target": {"c": {"classes": ["2024-01-05", "2024-02-09"]}}},
+]
+GUESSES = {
+    "pandas": lambda text: pd.read_csv(io.StringIO(text), skip_blank_lines=False),
+    "pandas, nullable": lambda text: pd.read_csv(
+        io.StringIO(text), skip_blank_lines=False, dtype_backend="numpy_nullable"
+    ),
+    "polars": lambda text: pl.read_csv(text.encode()),
+    "polars, dates": lambda text: pl.read_csv(text.encode(), try_parse_dates=True),
+    "pyarrow": lambda text: pa_csv.read_csv(io.BytesIO(text.encode())),
+}
+ODD = ["", "x", "1,5", "NA", "inf", "True", "2024-01-05", "0.25", "1e400", "13:59"]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+@pytest.mark.parametrize("pool", POOLS)
+def test_no_guess_of_a_reader_changes_another_row_where_no_rule_is_stated(pool, guess):
+    cells = (POOLS[pool] * 4)[:6]
+    for number, tables in enumerate(SCHEMAS):
+        schema = parse_schema(tables)
+        place = number % 6
+        odd = [*cells[:place], ODD[number % len(ODD)], *cells[place + 1 :]]
+        found = []
+        for held in (cells, odd):
+            quoted = [f'"{cell}"' if "," in cell else cell for cell in held]
+            table = GUESSES[guess]("x,c\n" + "".join(f"1,{cell}\n" for cell in quoted))
+            try:
+                found.append(read_of(schema, table))
+            except InputError as error:
+                assert pool in ("offsets", "times of day"), error  # by their type
+        if len(found) == 2:
+            others = np.arange(6) != place
+            np.testing.assert_array_equal(found[0][others], found[1][others], str(tables))
 
 
 def test_a_list_is_no_column_with_a_type():

@@ -3,8 +3,9 @@
 Whoever reads text into a table with types guesses the type of a column from all of its cells: one
 that is no number makes text of the others. Where the schema says how text is read, numbers and text
 would then differ: with a decimal comma ``1.234`` is the number 1.234 to the reader and 1234 in
-text. Such a column must be text, and is refused by its type, whatever its cells hold. Where the
-schema has no such rule, a number or a time is the same in both.
+text. Such a column must be text, and is refused by its type, whatever its cells hold. So are times
+with a zone, since readers turn what the clock of a text showed to another zone, and types in which
+a schema reads nothing. Where the schema has no such rule, a number or a time is the same in both.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class ColumnType(enum.Enum):
     NUMBERS = "numbers"
     TRUTHS = "truth values"
     TIMES = "dates or times"
+    ZONED = "times with a time zone"
     CELLS = "cells of any kind"  # objects, lists and columns without a value: nothing is guessed
-    OTHER = "another type"
+    OTHER = "another type"  # which no schema reads: times of day, durations, lists, bytes
 
 
 _NUMPY = {
@@ -73,7 +75,9 @@ def column_type(column: Any) -> ColumnType:
         return ColumnType.NUMBERS
     if kind == nw.Boolean:
         return ColumnType.TRUTHS
-    if kind in (nw.Date, nw.Datetime, nw.Time):
+    if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
+        return ColumnType.ZONED
+    if kind in (nw.Date, nw.Datetime):
         return ColumnType.TIMES
     return ColumnType.CELLS if kind in (nw.Object, nw.Unknown) else ColumnType.OTHER
 
@@ -97,6 +101,18 @@ def check_column_types(schema: Schema, columns: Mapping[str, Any]) -> None:
         if name not in columns:
             continue
         kind = column_type(columns[name])
+        if kind is ColumnType.ZONED:
+            raise InputError(
+                f"The column {name!r} must be text or times without a zone. Got times with a zone "
+                "instead, which a reader may have made of another clock than the text showed. "
+                "Keep the clock and drop the zone: dt.tz_localize(None) in pandas, "
+                "dt.replace_time_zone(None) in polars."
+            )
+        if kind is ColumnType.OTHER:
+            raise InputError(
+                f"The column {name!r} must be text, numbers, truth values, dates or times. Got "
+                "another type instead, in which the schema reads nothing: write it as text."
+            )
         rule = _text_rule(schema, read.get(name), kind)
         if rule:
             raise InputError(
