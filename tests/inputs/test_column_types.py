@@ -305,17 +305,17 @@ def test_no_guess_of_a_reader_changes_another_row_where_no_rule_is_stated(pool, 
         schema = parse_schema(tables)
         place = number % 6
         odd = [*cells[:place], ODD[number % len(ODD)], *cells[place + 1 :]]
-        found = []
+        tables_of = []
         for held in (cells, odd):
             quoted = [f'"{cell}"' if "," in cell else cell for cell in held]
-            table = GUESSES[guess]("x,c\n" + "".join(f"1,{cell}\n" for cell in quoted))
-            try:
-                found.append(read_of(schema, table))
-            except InputError as error:
-                assert pool in ("offsets", "times of day"), error  # by their type
-        if len(found) == 2:
-            others = np.arange(6) != place
-            np.testing.assert_array_equal(found[0][others], found[1][others], str(tables))
+            tables_of.append(GUESSES[guess]("x,c\n" + "".join(f"1,{cell}\n" for cell in quoted)))
+        if {column_type(table["c"]) for table in tables_of} & {ColumnType.ZONED, ColumnType.OTHER}:
+            # Readers find a zone, or times of day, where nothing or little else is in a column.
+            assert pool in ("offsets", "times of day", "nothing")
+            continue
+        plain, spoilt = (read_of(schema, table) for table in tables_of)
+        others = np.arange(6) != place
+        np.testing.assert_array_equal(plain[others], spoilt[others], str(tables))
 
 
 def test_a_list_is_no_column_with_a_type():
