@@ -444,6 +444,21 @@ def test_no_complex_number_changes_another_row(odd):
         np.testing.assert_array_equal(y, expected)
         with pytest.raises(ValueError, match="Complex data"):
             DPQuantileRegressor()._read(table, [1.0] * 4)
+    ids = np.array([7, 8, odd, 7])
+    tags = read_people(ids, np.zeros((4, 1)), "it").tags
+    assert tags[[0, 1, 3]].tolist() == person_tags(np.array([7, 8, 7])).tolist()
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_no_odd_identifier_of_a_typed_or_text_column_changes_anybody_else(kind):
+    names = ["7", "8", "7", "12", "8", "9", "7", "8"]
+    X = np.zeros((len(names), 1))
+    expected = read_people(names, X, "it").tags
+    for number, odd in enumerate([None, "x", "0.5", "nan", "1_0", "True"]):
+        spoilt = [*names[:number], odd, *names[number + 1 :]]
+        found = read_people(COLUMNS[kind](spoilt), X, "it").tags
+        others = np.arange(len(names)) != number
+        np.testing.assert_array_equal(found[others], expected[others], f"{odd!r}")
 
 
 @pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [False, True], ["False", "True"]])

@@ -245,6 +245,10 @@ def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:
 
 def _tag_people(column: npt.NDArray[Any], owner: str) -> Tags:
     """Return tags of identifiers, or raise by their type; whatever a cell holds, nothing raises."""
+    if column.dtype.kind == "c":  # one cell makes complex numbers of all
+        column = np.where(column.imag == 0, column.real, np.nan)
+    if column.dtype.kind == "T":
+        column = column.astype(object)
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
             str(data_error("'groups'", owner, "whole numbers, text or dates", "another type"))
