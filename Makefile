@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test slow bench lint docs dist lowest coverage mutants papers clean
+.PHONY: run test slow bench lint workflows docs dist sbom lowest newest coverage mutants papers clean
 
 run: $(READY)
 	$(BIN)/dpconvex demo
@@ -35,6 +35,14 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/codespell
 
+# Workflow files: their schema, and what an attacker could make of them.
+workflows: $(READY)
+	$(BIN)/python $(INSTALL) -c constraints.txt zizmor check-jsonschema
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.readthedocs .readthedocs.yaml
+	$(BIN)/zizmor --offline --no-progress .github
+
 # Pages of names that are gone would be warnings.
 docs: .venv/.docs
 	rm -rf docs/reference/api
@@ -45,11 +53,27 @@ docs: .venv/.docs
 dist: $(READY)
 	$(BIN)/python tools/check_dist.py
 
+# What an installation of the wheel consists of, as CycloneDX: sbom/dpconvex.cdx.json.
+sbom: $(READY)
+	$(BIN)/python -m build --wheel --outdir sbom .
+	$(PYTHON) -m venv .venv-sbom
+	.venv-sbom/bin/python $(INSTALL) -c constraints.txt sbom/*.whl
+	$(BIN)/python $(INSTALL) cyclonedx-bom
+	$(BIN)/cyclonedx-py environment .venv-sbom --output-file sbom/dpconvex.cdx.json
+
+# The tests with the newest versions there are, released or not; TESTS=tests/privacy for a part of them.
+newest:
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python $(INSTALL) "pip>=25.1"
+	.venv-newest/bin/python $(INSTALL) --pre -e ".[dask,plots,studio]" --group test -e ./reproduction
+	NUMBA_CACHE_DIR=.venv-newest/numba .venv-newest/bin/pytest -n auto $(TESTS)
+
 # The tests with the oldest versions that pyproject.toml allows; TESTS=tests/privacy for a part of them.
 lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(PYTHON) tools/lowest.py > .venv-lowest/constraints.txt
-	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,studio,test]" -e ./reproduction
+	.venv-lowest/bin/python $(INSTALL) "pip>=25.1"
+	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,studio]" --group test -e ./reproduction
 	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/pytest -n auto $(TESTS)
 
 # The papers' own numbers of repeats where an hour suffices for all, fewer of the rest; goes on where it was stopped.
@@ -57,13 +81,14 @@ papers: $(READY)
 	nohup nice -n 19 $(BIN)/dpconvex reproduce all --within 60 --out docs/reproduction > papers.log 2>&1 &
 
 clean:
-	rm -rf .venv .venv-lowest build dist site reproduction/build docs/gallery docs/reference/api
+	rm -rf .venv .venv-lowest .venv-newest .venv-sbom build dist sbom site reproduction/build docs/gallery docs/reference/api
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,studio,test]" -e ./reproduction
+	$(BIN)/python $(INSTALL) -c constraints.txt "pip>=25.1"  # which knows groups of dependencies
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,plots,studio]" --group dev -e ./reproduction
 	touch $@
 
 .venv/.docs: $(READY)
-	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[docs]"
+	$(BIN)/python $(INSTALL) -c constraints.txt --group docs
 	touch $@

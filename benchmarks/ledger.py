@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import Measurement
-from dpconvex.privacy.guarantees import GaussianDP
+from dpconvex.core.guarantees import GaussianDP
 from dpconvex.privacy.ledger import Ledger
 
 SIZES = (100, 10_000, 100_000)

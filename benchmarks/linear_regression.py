@@ -25,8 +25,8 @@ from sklearn.linear_model import LinearRegression
 
 from benchmarks import Measurement
 from dpconvex import DPLinearRegression
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.engine import RowMap
-from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex_reproduction.bench.methods.adassp import adassp, boosted_adassp
 from dpconvex_reproduction.datasets import load_bike, load_census_wages
 

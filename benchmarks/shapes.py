@@ -30,10 +30,10 @@ from sklearn.metrics import log_loss, mean_pinball_loss
 
 from benchmarks import Measurement
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 

@@ -15,7 +15,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -355,6 +355,34 @@ def lifetimes(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     return X, np.where((time <= end) & (event < 6), 2 * event + 1, 2 * np.minimum(survived, event))
 
 
+def linear_table(name: str) -> Dataset:
+    """Return one of eight small regressions, scaled upstream, with bounds of that scaling.
+
+    A column's bound is its largest size over both parts, which the scaling made public.
+    """
+    with np.load(f"{_folder()}/uci_linear/{name}.npz") as file:
+        X, y, X_test, y_test = (file[key].astype(np.float64) for key in ("X", "y", "Xt", "yt"))
+    largest = np.maximum(np.abs(np.vstack([X, X_test])).max(axis=0), 1e-9)
+    return Dataset(
+        name=name,
+        X=X,
+        y=y,
+        feature_names=tuple(f"x{number}" for number in range(X.shape[1])),
+        target_name="y",
+        description="A regression of the UCI repository, scaled upstream.",
+        source="UCI Machine Learning Repository",
+        licence="CC BY 4.0",
+        feature_bounds=(-largest, largest),
+        target_bounds=(-1.0, 1.0),
+        X_test=X_test,
+        y_test=y_test,
+    )
+
+
+_LINEAR = {
+    "tuning": ("airfoil", "crime", "parkinsons", "wine"),
+    "blind": ("concrete", "elevators", "energy", "pol"),
+}
 _WEALTH = ([18.0, 0, 0, 1, 0, 0, 0], [100.0, 20, 500_000, 20, 1, 1, 1])
 _COUNTS = ([0.0] * 7, [1.0, 240, 12, 4, 1000, 1, 1])
 _GIFTS = ([0.0] * 5, [5.0, 500, 1, 500, 1])
@@ -478,6 +506,11 @@ TABLES: dict[str, Table] = {
         Table("school-end", "blind", ("hazard",), lambda: schooling(hazard=True)),
         Table("levels", "blind", ("ordinal",), draw=levels, rows=20_000, bounds=(-8, 8)),
         Table("lifetimes", "blind", ("hazard",), draw=lifetimes, rows=20_000, bounds=(-8, 8)),
+        *(
+            Table(name, half, ("linear",), partial(linear_table, name))
+            for half, names in _LINEAR.items()
+            for name in names
+        ),
     )
 }
 

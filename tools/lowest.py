@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = (ROOT / "pyproject.toml", ROOT / "reproduction" / "pyproject.toml")
 # `make lowest` runs the tests: what builds pages or checks style may be as new as it is.
-EXTRAS = ("dask", "plots", "studio", "test")
+EXTRAS = ("dask", "plots", "studio")
+GROUPS = ("test",)
 # Versions of what they need in turn that came long after them, and warn of their use.
 CONTEMPORARIES = ("pyparsing<3.3",)  # of matplotlib 3.10
 
@@ -33,14 +34,17 @@ def lowest(requirement: str) -> str | None:
 
 
 def pins() -> list[str]:
-    """Return the pins of all dependencies and of the extras that tests use."""
+    """Return the pins of all dependencies, and of the extras and groups that tests use."""
     asked: list[str] = []
     for path in PROJECTS:
-        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        project = settings["project"]
+        groups = settings.get("dependency-groups", {})
         extras = project.get("optional-dependencies", {})
         asked += [
             *project["dependencies"],
             *(line for name in EXTRAS for line in extras.get(name, ())),
+            *(line for name in GROUPS for line in groups.get(name, ())),
         ]
     return sorted({pin for line in asked if (pin := lowest(line))} | set(CONTEMPORARIES))
 

@@ -61,8 +61,8 @@ TARGETS = {
     "core/row_coordinates.py": CORE,
     "core/queries.py": CORE,
     "core/private_rows.py": CORE,
-    "privacy/noise/noise_source.py": GATE,
-    "engine/dense_kernels.py": DENSE,
+    "core/noise_source.py": GATE,
+    "core/dense_kernels.py": DENSE,
     "engine/sparse_kernels.py": SPARSE,
 }
 

@@ -23,6 +23,8 @@ from dpconvex_reproduction.output_perturbation.accelerated import (
     saddle_problem,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def objective_of(loss, n=300, alpha=0.05, divisor=None, linear=None):
     rng = np.random.default_rng(0)

@@ -14,6 +14,8 @@ from dpconvex_reproduction.convolution_objective_perturbation import (
 )
 from dpconvex_reproduction.datasets.simulated import make_structured_median
 
+pytestmark = pytest.mark.slow
+
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 
 

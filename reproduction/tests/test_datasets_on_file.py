@@ -13,6 +13,8 @@ from dpconvex_reproduction.bench.problems import DATA, files
 from dpconvex_reproduction.catalogue import find
 from dpconvex_reproduction.datasets.dataset import SHA256, data_path
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(os.environ.get("DPCONVEX_DATA", "no data"))
 needs_data = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="no data folder: set DPCONVEX_DATA to the folder of the data files"

@@ -7,6 +7,8 @@ from scipy.optimize import minimize
 from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear
 from dpconvex_reproduction.convolution_objective_perturbation.energies import HellingerEnvelope
 
+pytestmark = pytest.mark.slow
+
 LOSSES = [
     L1Norm(3),
     PiecewiseLinear([[1.0, 0.2], [-0.7, 0.4], [0.1, -1.0]], [0.0, 0.2, -0.1]),

@@ -13,8 +13,8 @@ import pytest
 
 from dpconvex import DPLinearRegression, DPLogisticRegression
 from dpconvex.cli import main
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.fit.constants import SHARES
-from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex_reproduction import canaries, evidence, fingerprint, numbers, scale
 from dpconvex_reproduction.drawing import (
     ERRORS,
@@ -73,7 +73,7 @@ def test_every_certificate_agrees(tmp_path):
 
 
 def test_a_sabotaged_build_draws_less_noise_than_it_states():
-    from dpconvex.privacy.noise import NoiseSource
+    from dpconvex.core.noise_source import NoiseSource
 
     with canaries.less_noise(0.01):
         quiet = NoiseSource(0).gaussian(1.0, 2000)

@@ -26,6 +26,8 @@ from dpconvex_reproduction.output_perturbation.presets import (
     theorem_3_5,
 )
 
+pytestmark = pytest.mark.slow
+
 BASE = OutputProblem(2.0, 3.0, 1000, 10, epsilon=0.5, strong_convexity=0.1, smoothness=5.0)
 R = 10 / (0.5 * 1000)
 

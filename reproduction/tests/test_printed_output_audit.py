@@ -8,11 +8,13 @@ import math
 import pytest
 
 from dpconvex.audit import audit
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex.losses import Huber
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.privacy.calibration import gaussian_delta
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6, algorithm_8
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
+
+pytestmark = pytest.mark.slow
 
 ALPHA = 0.5
 BOUNDS = LinearBounds(1, 1, Huber(0.1), 1.0, 1.0, alpha=ALPHA)

@@ -8,6 +8,8 @@ import pytest
 from dpconvex_reproduction.quantile_sco import RIVALS, Problem
 from dpconvex_reproduction.quantile_sco.presets import sgd_preset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_finds_the_coefficients(name):

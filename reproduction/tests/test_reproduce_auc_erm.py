@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex_reproduction.auc_erm import noise_alone, problems, studies, true_privacy, tuning
 from dpconvex_reproduction.auc_erm.algorithms import algorithm_1, draw_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.exhibits import EXHIBITS
@@ -24,6 +24,8 @@ from dpconvex_reproduction.auc_erm.studies import (
 )
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.runner import missing_data
+
+pytestmark = pytest.mark.slow
 
 EPSILONS = (0.05, 0.1, 0.15, 0.5)
 STUDIES = (OUTPUT, OBJECTIVE, DEFAULT, LEAST_SQUARES)

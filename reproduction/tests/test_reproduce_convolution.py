@@ -9,10 +9,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex.losses import L1Norm
 from dpconvex.objectives import StructuredRecords
 from dpconvex.privacy import objective_perturbation_scale
-from dpconvex.privacy.calibration import gaussian_delta
 from dpconvex.privacy.objective_perturbation_calibration import structured_objective_delta
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex_reproduction.catalogue import find
@@ -33,6 +33,8 @@ from dpconvex_reproduction.convolution_objective_perturbation.printed_privacy im
 from dpconvex_reproduction.convolution_objective_perturbation.risk_figures import compare
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import published_epsilon
 from dpconvex_reproduction.datasets.simulated import make_structured_median
+
+pytestmark = pytest.mark.slow
 
 PAPER = "convolution-objective-perturbation"
 EPSILON = 1.0

@@ -33,6 +33,8 @@ from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, REGRETS, RESTAURANT_COSTS
 from dpconvex_reproduction.newsvendor_gdp.reference import smoothed_fit
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = {"paper", "sound", "dpconvex", "not private"}
 
 

@@ -26,6 +26,8 @@ from dpconvex_reproduction.output_perturbation.members import FAMILIES, Draw, me
 from dpconvex_reproduction.output_perturbation.presets import theorem_3_4
 from dpconvex_reproduction.output_perturbation.printed import printed, true_epsilon
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = {"paper", "sound", "dpconvex", "not private"}
 
 

@@ -34,6 +34,8 @@ from dpconvex_reproduction.peers.environments import DIFFPRIVLIB, PeerEnvironmen
 from dpconvex_reproduction.peers.exhibits import EXHIBITS
 from dpconvex_reproduction.peers.problems import DELTA, split
 
+pytestmark = pytest.mark.slow
+
 
 def dataset(target_bounds=None):
     rng = np.random.default_rng(0)

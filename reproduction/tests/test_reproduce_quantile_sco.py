@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import QuantileRegressor
 
 from dpconvex.privacy import ApproxDP, gaussian_scale
-from dpconvex.privacy.bounds.phases import phases_of
+from dpconvex.privacy.bounds.phases import PhaseSettings, phases_of
 from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.datasets.simulated import make_quantile_regression
 from dpconvex_reproduction.exhibit import select
@@ -44,6 +44,8 @@ from dpconvex_reproduction.quantile_sco.true_privacy import (
     privacy_lines,
     sizes,
 )
+
+pytestmark = pytest.mark.slow
 
 BY_LABEL = {exhibit.label: exhibit for exhibit in EXHIBITS}
 VARIANTS = {"not private", "paper", "sound", "dpconvex"}
@@ -253,7 +255,7 @@ def test_sound_noise_is_certified(name):
         assert penalty == pytest.approx(math.sqrt(square) / 25, rel=1e-9)
     elif name.startswith("Phased"):
         (settings,) = certificate.parameters.values()
-        step = phases_of(32, settings)[0].step
+        step = phases_of(32, PhaseSettings.read(settings))[0].step
         moved = lipschitz * (1 if name == "Phased-ERM" else 2) * step
         needed = gaussian_scale(1.0, DELTA, moved)
         assert needed <= noise["phase 1"]["std"] < 1.01 * needed

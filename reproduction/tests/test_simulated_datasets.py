@@ -6,6 +6,8 @@ from scipy.optimize import minimize
 
 from dpconvex_reproduction.datasets import simulated
 
+pytestmark = pytest.mark.slow
+
 PINBALL = [
     (simulated.make_quantile_regression, {"d": 3, "error": "exogenous"}),
     (simulated.make_quantile_regression, {"d": 3, "error": "endogenous"}),

@@ -13,6 +13,8 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import ConvergenceError, Envelope
 from dpconvex_reproduction.output_perturbation.subgradient import StochasticSubgradient, Subgradient
 
+pytestmark = pytest.mark.slow
+
 
 def objective_of(loss, alpha=0.05, divisor=None, linear=None, ties=False):
     rng = np.random.default_rng(0)

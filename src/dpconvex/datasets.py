@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import gamma, ndtr, ndtri, stdtr, stdtrit
 
-from dpconvex.checks import check_count, parameter_error
+from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.types import Array
 
 __all__ = ["NewsvendorPopulation", "Synthetic", "make_newsvendor"]

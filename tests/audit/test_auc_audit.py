@@ -9,7 +9,12 @@ import pytest
 
 from dpconvex.audit import audit
 from dpconvex.losses import PairHinge
-from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation, auc
+from dpconvex.mechanisms import (
+    Moments,
+    OutputPerturbation,
+    PairwiseObjectivePerturbation,
+    auc_moments,
+)
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PairwiseBounds, PureDP
 
@@ -78,7 +83,7 @@ def test_output_perturbation_survives(claim):
 def test_moments_survive(monkeypatch):
     """Neighbours that differ in one record's label and place; statistic: the prevalence."""
     # Searches for row lengths take most of the time and have no part in the count.
-    monkeypatch.setattr(auc, "private_auc_median", lambda *arguments: 1.0)
+    monkeypatch.setattr(auc_moments, "private_auc_median", lambda *arguments: 1.0)
     claim = GaussianDP(1.0)
     X = np.tile(np.array([[1.0], [-1.0]]), (6, 1))
     y = np.arange(12) < 5

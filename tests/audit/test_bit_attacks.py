@@ -11,10 +11,10 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier, preprocessing
 from dpconvex.audit import audit
-from dpconvex.core import perturbed_minimiser
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.mechanisms import auc
+from dpconvex.mechanisms import auc_moments
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
+from dpconvex.releases import perturbed_minimiser
 
 
 def lowest_bit(numbers):
@@ -114,7 +114,7 @@ def test_prevalence_of_auc_by_moments(monkeypatch):
     scale.
     """
     # Searches for row lengths take most of the time and have no part in the count.
-    monkeypatch.setattr(auc, "private_auc_median", lambda *arguments: 1.0)
+    monkeypatch.setattr(auc_moments, "private_auc_median", lambda *arguments: 1.0)
     claim = ApproxDP(1.25, 1e-6)
     rows = 16
     model = DPAUCClassifier(

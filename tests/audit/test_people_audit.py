@@ -12,12 +12,12 @@ from releases import phase_claim
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator
+from dpconvex.core.person_identifiers import person_tags
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QuerySlope
 from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.core.row_weights import RowWeights, equal_person_weights, round_weights_to_grid
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.person_identifiers import person_tags
-from dpconvex.engine.row_weights import RowWeights, equal_person_weights, round_weights_to_grid
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,

@@ -15,9 +15,9 @@ from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import NeighborPair, audit, audit_estimator, neighbor_pairs
 from dpconvex.audit.attacks import attack_lowest_bit
 from dpconvex.audit.estimators_on_neighbors import fitted_estimator_outputs, released_numbers
+from dpconvex.core import normal_and_laplace
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PureDP
-from dpconvex.privacy.noise import normal_and_laplace
 
 RUNS = 150
 RNG = np.random.default_rng(0)

@@ -13,6 +13,7 @@ import pytest
 
 from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, PiecewiseLinear
 from dpconvex.privacy import StructuredBounds, objective_perturbation_scale
+from dpconvex.privacy.linear_terms import linear_term_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
 REPLACE = "replace_one"
@@ -163,7 +164,7 @@ def shared_attack(rng, epsilon, delta, factor, strength=1.0):
         shared=matrix.tolist(),
     )
     assert bounds.curvature_ratio == pytest.approx(kappa)
-    std = factor * bounds.linear_term_scale(epsilon, delta)
+    std = factor * linear_term_scale(bounds, epsilon, delta)
     ridge = bounds.alpha
     spread = std / ridge
     single = convolve_vector(

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from dpconvex.cli.bounds_split import split_by_value
-from dpconvex.engine.person_identifiers import NOBODY, person_tags
+from dpconvex.core.person_identifiers import NOBODY, person_tags
 from dpconvex.inputs import InputError
 from dpconvex.inputs.inspection import inspect_file
 from dpconvex.inputs.schema_file import parse_schema

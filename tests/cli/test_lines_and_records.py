@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from dpconvex import load_model
+from dpconvex.core.certificate import TABLE_RECORDS
 from dpconvex.privacy import Ledger
-from dpconvex.privacy.certificate import TABLE_RECORDS
 from dpconvex.reports.wording import unprotected_wording
 
 SCHEMA = "[features]\nx = [-1, 1]\n[target]\ny = [-3, 3]\n"

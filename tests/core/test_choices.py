@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.assessment.evaluation_certificate import EvaluationCertificate
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import CertificateError, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.bounds.scores import RowScoreBounds
+from dpconvex.releases.exponential_choices import ExponentialChoices
 
 
 class Watched(NoiseSource):

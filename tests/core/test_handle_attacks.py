@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from dpconvex import DPLogisticRegression
 from dpconvex.core import queries
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.convolution import ConvolvedLoss
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import Query, QueryFactor, QueryScore, QuerySlope, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates, row_norms
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import LinearBounds, NoiseSource
-from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.smoothing.convolution import ConvolvedLoss
 
 ROWS = 1000
 COLUMNS = 3
@@ -33,6 +35,11 @@ QUERIES = {
     "count": Query("count"),
     "score": Query("limited sum"),
 }
+
+
+def unproven(bounds, terms):
+    """Return bounds and terms of any noise, which no guarantee has to follow from."""
+    return SimpleNamespace(bounds=bounds, noise=terms, verify=lambda: None)
 
 
 class Silence(NoiseSource):
@@ -51,7 +58,7 @@ def handle(X, y, asked=QUERIES):
         for name, query in asked.items()
     }
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
-    return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
+    return PrivateRows([rows], unproven(BOUNDS, terms), Silence())
 
 
 def tables(row=None, target=None):
@@ -187,7 +194,7 @@ def sparse_moved(X, other, query, ask, *, intercept=True):
     def answer(table):
         row_map = RowMap.from_bounds(1, (-1, 1), fit_intercept=intercept)
         rows = SparseRows(table, np.ones(ROWS), row_map, threads=1)
-        return ask(PrivateRows([rows], SimpleNamespace(bounds=bounds, noise=terms), Silence()))
+        return ask(PrivateRows([rows], unproven(bounds, terms), Silence()))
 
     return float(np.linalg.norm(answer(X) - answer(other))) / query.sensitivity(bounds)
 
@@ -296,3 +303,22 @@ def test_whether_a_histogram_is_by_label_is_asked_once():
             "bins", QueryStatistic("target"), [0.0, 0.5], Changing()
         )
         assert counts.size == 3
+
+
+def test_a_handle_needs_noise_that_suffices_for_the_guarantee():
+    """A certificate that ``verify`` would refuse is refused before a question can be asked."""
+    table = np.zeros((ROWS, COLUMNS)), np.ones(ROWS)
+    rows = MemoryRows(*table, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
+    certificate = DPLogisticRegression(feature_bounds=(-1, 1)).certify(ROWS, COLUMNS)
+    noise = {
+        name: replace(term, scale=term.scale / 1000) for name, term in certificate.noise.items()
+    }
+    with pytest.raises(CertificateError, match="does not suffice"):
+        PrivateRows([rows], replace(certificate, noise=noise), NoiseSource())
+    PrivateRows([rows], certificate, NoiseSource())
+
+
+@pytest.mark.parametrize("weight", [1.5, -0.5, np.nan, np.inf])
+def test_no_row_counts_for_more_than_one(weight):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        RowWeights(np.array([1.0, weight]), 2)

@@ -15,12 +15,14 @@ import threading
 import numpy as np
 import pytest
 
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QueryScore, QuerySlope, QuerySlopes, QueryStatistic
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import RowMap
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import RowMap
 from dpconvex.losses import (
     CrammerSinger,
     DiscreteHazard,
@@ -34,8 +36,6 @@ from dpconvex.losses import (
 )
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS = 3

@@ -3,21 +3,26 @@
 import numpy as np
 import pytest
 
-from dpconvex.core import perturbed_minimiser
-from dpconvex.core.perturbed_minimiser import (
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Logistic, PairLogistic, Pinball
+from dpconvex.mechanisms import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PairwiseObjectivePerturbation,
+    PhasedERM,
+    PhasedSGD,
+)
+from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
+from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy.bounds.ranking import PairwiseBounds
+from dpconvex.releases import perturbed_minimiser
+from dpconvex.releases.perturbed_minimiser import (
     LONGEST,
     WIDEST,
     PerturbedMinimiser,
     exact_minimiser,
     release_phased_minimisers,
 )
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Logistic, PairLogistic, Pinball
-from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
-from dpconvex.mechanisms.auc import PairwiseObjectivePerturbation
-from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
-from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.solvers import ConvergenceError, Solution, black_box
 
 RNG = np.random.default_rng(0)
@@ -81,10 +86,12 @@ def test_another_objective_is_refused_before_anything_is_drawn():
     for mechanism in (*MINIMISERS, PhasedERM(), PhasedSGD()):
         certificate = mechanism.certify(bounds, CLAIM)
         other = objective_of(facts(alpha=0.2))
-        phased = isinstance(mechanism, (PhasedERM, PhasedSGD))
-        handle = release_phased_minimisers if phased else PerturbedMinimiser
+        handle, more = PerturbedMinimiser, ()
+        if isinstance(mechanism, (PhasedERM, PhasedSGD)):
+            handle = release_phased_minimisers
+            more = mechanism.stated_settings(certificate), mechanism.one_pass
         with pytest.raises(ValueError, match="must be that of its certificate"):
-            handle(other, certificate, noise)
+            handle(other, certificate, noise, *more)
     assert noise.asked == []
 
 

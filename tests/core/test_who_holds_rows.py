@@ -28,7 +28,10 @@ from dpconvex.fit.private_fit import PrivateFit
 ROWS = 1237
 #: Rooms that may hold arrays of rows; estimators hand them from inputs to the core. Objectives and
 #: solvers are those of perturbed minimisers.
-MAY = ("inputs", "engine", "core", "objectives", "losses", "smoothing", "solvers", "estimators")
+MAY = (
+    *("inputs", "core", "engine", "releases", "losses", "smoothing"),
+    *("objectives", "solvers", "estimators"),
+)
 
 
 def row_arrays(value: object, depth: int = 2) -> bool:

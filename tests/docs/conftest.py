@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
-from dpconvex.mechanisms import RULES
-from dpconvex.privacy import certificate
+from dpconvex.core import mechanism_rules, stated_names
+from dpconvex.mechanisms import mechanism
 
 
 @pytest.fixture(autouse=True)
 def taught_mechanisms_are_forgotten(monkeypatch):
-    for home in set(
-        RULES.values()
-    ):  # the library's own first: what is loaded later would be forgotten, too
-        import_module(f"dpconvex.mechanisms.{home}")
-    for registry in ("_CALIBRATORS", "_PROVERS"):
-        monkeypatch.setattr(certificate, registry, dict(getattr(certificate, registry)))
+    stated_names.load_all_names()  # what is loaded later would be forgotten, too
+    for registry in (mechanism_rules._RULES, mechanism.MECHANISMS, stated_names.DESCRIBED):
+        monkeypatch.setattr(registry, "_found", dict(registry._found))

@@ -244,8 +244,8 @@ def test_a_partition_says_nothing_of_void_rows():
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=70), st.integers(0, 9))
 def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
+    from dpconvex.core.summation import pairwise_summation
     from dpconvex.engine.dask.cluster import GROUP, add_cluster_groups, add_cluster_neighbours
-    from dpconvex.engine.summation import pairwise_summation
 
     values = np.random.default_rng(seed).normal(size=(len(owners), 2)) ** 5
     groups = [values[i : i + GROUP] for i in range(0, len(values), GROUP)]

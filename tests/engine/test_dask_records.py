@@ -18,7 +18,7 @@ from dpconvex.objectives.empirical import EmpiricalSlope
 
 def test_influence_weights_survive_a_pass_with_others(monkeypatch):
     """Weights of their own say nothing of those that the row map gives."""
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)  # several blocks per partition
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1)  # several blocks per partition
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 3))
     y = rng.choice([-1.0, 1.0], 400)

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpconvex.core import memory_rows, summation
+from dpconvex.core.dense_kernels import map_dense_rows
 from dpconvex.core.queries import QueryFactor, QuerySlope
-from dpconvex.engine import MemoryRows, RowMap, memory_rows, summation
-from dpconvex.engine.dense_kernels import map_dense_rows
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.summation import most_summation_additions, part_indices
-from dpconvex.engine.threads import in_threads, single_threaded_blas
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.summation import most_summation_additions, part_indices
+from dpconvex.core.threads import in_threads, single_threaded_blas
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.objectives.empirical import EmpiricalSlope
 from dpconvex.smoothing import (
@@ -192,9 +193,9 @@ def moments(block, y, w):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 14)
     if not kept:
-        monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
+        monkeypatch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", 0)
     rng = np.random.default_rng(4)
     X = rng.normal(size=(30_001, 7))
     y = rng.normal(size=30_001)
@@ -222,8 +223,8 @@ def test_combined_rows_match_naive_numpy(
     influence, fit_intercept, dtype, order, row_norm, monkeypatch
 ):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", 0)
     rng = np.random.default_rng(6)
     X = np.asarray(4 * rng.normal(size=(2003, 5)), dtype=dtype, order=order)
     y = rng.normal(size=2003)
@@ -241,7 +242,7 @@ def test_combined_rows_match_naive_numpy(
 
 def test_additions_bound_the_longest_chain(monkeypatch):
     """Rows in a block, blocks in a run, runs: the three levels of the sum."""
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1)
     rows = MemoryRows(np.zeros((64 * 1000, 1)), np.zeros(64_000), RowMap(1, 1.0))
     assert rows.block_rows == 64
     assert rows.additions == 64 + 16 + 4 + 6
@@ -277,8 +278,8 @@ def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
     theta = rng.normal(size=6)
     slope = EmpiricalSlope(Logistic())
     for cache in (1 << 25, 0):
-        monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", cache)
-        monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
+        monkeypatch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", cache)
+        monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 14)
         for data in (whole, whole.reweighted(lambda block, w: w / (1 + block[:, 1] ** 2))):
             part = data.part(rows)
             copied = data.take(places)
@@ -399,7 +400,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path):
     """Every new type of an array would be compiled for seconds."""
-    from dpconvex.engine.dense_kernels import dense_vector_products
+    from dpconvex.core.dense_kernels import dense_vector_products
 
     theta = np.ones(4)
     row_map = RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
@@ -455,9 +456,9 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
     X[::400] *= 9  # beyond the bounds
     theta = rng.normal(size=12)
     row_map = RowMap.from_bounds(11, (-3.0, 3.0))
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 14)
     whole = MemoryRows(np.asarray(X, order=order), y, row_map).predicted(theta).weights
-    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", kept)
+    monkeypatch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", kept)
     for first in (1, 2, 3, 7):
         fewer = MemoryRows(np.asarray(X[first:], order=order), y[first:], row_map)
         np.testing.assert_array_equal(fewer.predicted(theta).weights, whole[first:])
@@ -542,12 +543,12 @@ def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence
     far = X.copy()
     far[:row:3] *= 9  # beyond the bounds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 14)
+        patch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 14)
         for given in (True, False)[: 1 if kind == "clipped" else 2]:
             expected = adds(X, y, given)
             assert np.abs(expected).max() > 0
             for kept in (0, 1 << 25):
-                patch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", kept)
+                patch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", kept)
                 for table in (X, far):
                     for size in (row + 1, row + 2, 70, 4000):
                         for order in "CF":
@@ -695,7 +696,7 @@ def test_limited_slopes_are_those_of_arrays(clip):
     """Bit by bit what one array operation after another gives; a NaN is 0 and infinities are
     limited.
     """
-    from dpconvex.engine.block_products import limit_slopes
+    from dpconvex.core.block_products import limit_slopes
 
     rng = np.random.default_rng(6)
     slopes = np.concatenate(

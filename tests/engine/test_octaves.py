@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dpconvex.core.dense_kernels import count_dense_octaves
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dense_kernels import count_dense_octaves
 from dpconvex.engine.sparse_rows import SparseRows
 
 TINY = 5e-324

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dpconvex.core import dense_kernels
 from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine import compensated_kernels, dense_kernels, sparse_kernels
+from dpconvex.engine import compensated_kernels, sparse_kernels
 
 SIZES = [
     (rows, columns) for rows in (1, 2, 3, 4, 5, 31, 33, 66) for columns in (1, 2, 3, 4, 5, 7, 8, 9)

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dpconvex.core.block_products import block_gram, moved_block_gram, takes_sparse_blocks
 from dpconvex.core.queries import QuerySlope
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.block_products import block_gram, moved_block_gram, takes_sparse_blocks
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows, stack_sparse_rows
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives.empirical import EmpiricalSlope
@@ -59,7 +59,7 @@ def engines(bounds, intercept=True, influence="weight", void=False, dtype=np.flo
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("void", [False, True])
 def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, intercept, void):
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * COLUMNS * 100)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 8 * COLUMNS * 100)
     rng = np.random.default_rng(1)
     whole = engines(bounds, intercept, influence, void)
     assert whole[1]._blocks > 5
@@ -169,7 +169,7 @@ def test_no_rows_and_no_values():
 
 
 def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * COLUMNS * 20)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 8 * COLUMNS * 20)
     X, y = table()
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO, 1.0)
     theta = np.linspace(-1, 1, COLUMNS + 1)
@@ -298,7 +298,7 @@ def test_influence_is_bounded_in_exact_arithmetic(bounds, influence):
 @example(81614, True, 1e3)  # a row that is far shorter than what its base becomes
 def test_sums_err_less_than_is_paid_for(seed, excludes, stretch):
     """Of multiples of rows, and of moments mapped to coordinates in which most of them cancels."""
-    from dpconvex.engine.summation import summation_rounding_error
+    from dpconvex.core.summation import summation_rounding_error
 
     rng = np.random.default_rng(seed)
     X, _ = table(30, seed)

@@ -26,8 +26,7 @@ from dpconvex import (
     DPTopRankClassifier,
     DPTweedieRegressor,
 )
-from dpconvex.mechanisms import NoisySGD
-from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, StructuredGradientDescent
+from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, StructuredGradientDescent
 
 SUMS = {
     "objective": {"mechanism": "objective"},

@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from dpconvex import DPLinearSVC, DPLogisticRegression
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.guarantees import PureDP, guarantee_per_problem
 from dpconvex.privacy import ApproxDP, GaussianDP, gaussian_mu
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.guarantees import PureDP, guarantee_per_problem
 
 CLASSIFIERS = [DPLogisticRegression, DPLinearSVC]
 MECHANISMS = ["objective", "output", "gradient"]

@@ -9,13 +9,13 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 from dpconvex import DPAUCClassifier  # noqa: E402
-from dpconvex.core.perturbed_minimiser import certified_minimiser  # noqa: E402
+from dpconvex.core.summation import spread_indices  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.rows_and_table import DaskTable  # noqa: E402
-from dpconvex.engine.summation import spread_indices  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pairwise_objective  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
+from dpconvex.releases.perturbed_minimiser import certified_minimiser  # noqa: E402
 from dpconvex.solvers import ConvergenceError, Newton  # noqa: E402
 
 N = 2400

@@ -25,6 +25,7 @@ from dpconvex import (  # noqa: E402
 from dpconvex.engine.dask.schedule import watch_schedule  # noqa: E402
 from dpconvex.fit import constants  # noqa: E402
 from dpconvex.inputs.training_data import map_training_rows, read_training  # noqa: E402
+from dpconvex.mechanisms import NoisySGD  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)
@@ -176,7 +177,7 @@ def test_other_objectives_are_sums_over_partitions_too(model):
 def test_record_by_record_mechanisms_are_refused():
     X, y = make_table()
     table, _ = read_training(DPQuantileRegressor(), in_chunks(X), in_chunks(y), y_numeric=True)
-    plan = SimpleNamespace(certificate=SimpleNamespace(mechanism="sgd"))
+    plan = SimpleNamespace(mechanism=NoisySGD(), certificate=SimpleNamespace(mechanism="sgd"))
     with pytest.raises(ValueError, match="one by one"):
         map_training_rows(table, table, plan, "DPQuantileRegressor")
 

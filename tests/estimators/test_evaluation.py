@@ -33,13 +33,16 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.audit import audit
-from dpconvex.core import auc_pairs
-from dpconvex.core.auc_pairs import pair_statistic_of_people
-from dpconvex.core.evaluation_certificate import (
+from dpconvex.assessment.evaluation_certificate import (
     EvaluationCertificate,
     certified_evaluation_sensitivity,
 )
+from dpconvex.assessment.evaluation_statistics import (
+    METRICS,
+    evaluation_statistic,
+    exact_evaluation,
+)
+from dpconvex.audit import audit
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.private_model import without_model_warnings
@@ -49,10 +52,11 @@ from dpconvex.evaluation import (
     private_score,
     private_score_difference,
 )
-from dpconvex.evaluation_statistics import METRICS, evaluation_statistic, exact_evaluation
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
+from dpconvex.releases import auc_pairs
+from dpconvex.releases.auc_pairs import pair_statistic_of_people
 
 FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
 RNG = np.random.default_rng(0)

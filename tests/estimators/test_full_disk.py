@@ -78,7 +78,7 @@ def test_a_new_ledger_is_there_or_not(tmp_path):
 
 @pytest.mark.parametrize("limit", [0, 600, 4096, 9000])
 def test_a_fit_without_room_for_its_charge_releases_nothing(tmp_path, limit, monkeypatch):
-    from dpconvex.privacy.noise import NoiseSource
+    from dpconvex.core.noise_source import NoiseSource
 
     ledger = Ledger(tmp_path / "ledger.db", epsilon=1.0)
     monkeypatch.setattr(NoiseSource, "add_gaussian", lambda *_: pytest.fail("noise was drawn"))

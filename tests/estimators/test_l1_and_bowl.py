@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 from dpconvex import DPBowl, DPL1Link, DPMedian, DPPiecewiseLinear, load_model, save_model
+from dpconvex.core.certificate import Certificate
 from dpconvex.losses import Huber
 from dpconvex.privacy import CertificateError
-from dpconvex.privacy.certificate import Certificate
 
 THETA = np.array([0.5, -0.5, 1.0])
 

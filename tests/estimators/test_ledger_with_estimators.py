@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.core.guarantees import pure_guarantee_mu
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import (
@@ -22,7 +23,6 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_mu,
 )
-from dpconvex.privacy.guarantees import pure_guarantee_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))

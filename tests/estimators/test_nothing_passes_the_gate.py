@@ -24,9 +24,9 @@ from dpconvex import (
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
-from dpconvex.core.exponential_choices import ExponentialChoices
+from dpconvex.core import noise_source
 from dpconvex.preprocessing import DPQuantileBounds
-from dpconvex.privacy.noise import noise_source
+from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.selection import DPSelect
 
 ROWS = 64

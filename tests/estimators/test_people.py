@@ -5,6 +5,7 @@ never show.
 import contextlib
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,10 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTopRankClassifier,
 )
-from dpconvex.engine.rows import SourceChangedError
-from dpconvex.mechanisms import NoisySGD
+from dpconvex.core import mechanism_rules
+from dpconvex.core.rows import SourceChangedError
+from dpconvex.mechanisms import Carries, NoisySGD
 from dpconvex.models import model_file
-from dpconvex.privacy import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
 PUBLIC = {
@@ -290,10 +291,11 @@ def test_dask_and_memory_agree():
 
 
 def test_mechanisms_that_are_not_known_to_carry_votes_are_refused(monkeypatch):
-    monkeypatch.setattr(certificate_rules, "_WEIGHTED_MECHANISMS", {"objective"})
+    rule = replace(mechanism_rules.find_mechanism_rule("gradient"), carries=Carries())
+    monkeypatch.setitem(mechanism_rules._RULES._found, "gradient", rule)
     assert median().certify(100, 2).unit == "one record"
     for promised in ({"groups": True}, {"sample_weight": True}):
-        with pytest.raises(ValueError, match="neither groups"):
+        with pytest.raises(ValueError, match="does not carry"):
             median().certify(100, 2, **promised)
-    with pytest.raises(ValueError, match="neither groups"):
+    with pytest.raises(ValueError, match="does not carry"):
         median(rows_per_person=2).certify(100, 2)

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.core.exponential_choices import ExponentialChoices
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
+from dpconvex.releases.exponential_choices import ExponentialChoices
 
 FIXED = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 

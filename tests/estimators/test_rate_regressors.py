@@ -21,7 +21,7 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit_estimator, neighbor_pairs
-from dpconvex.privacy.noise import normal_and_laplace
+from dpconvex.core import normal_and_laplace
 
 BETA = np.array([0.8, -0.5, 0.3])
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from all_fits import ALL, training_data
 
-from dpconvex.privacy.noise import EXACT, normal_and_laplace
+from dpconvex.core import normal_and_laplace
+from dpconvex.core.noise_source import EXACT
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -11,14 +11,14 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
-from dpconvex.audit import audit
-from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
-from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import guaranteed_pure_epsilon
-from dpconvex.privacy.preprocessing_selection_certificates import (
+from dpconvex.assessment.selection_certificate import (
     selection_certificate_mu,
     selection_certificate_shares,
 )
+from dpconvex.audit import audit
+from dpconvex.core.calibration import gaussian_mu
+from dpconvex.core.guarantees import guaranteed_pure_epsilon
+from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureDP
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.core.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import (
@@ -27,6 +26,7 @@ from dpconvex.privacy import (
     PureDP,
 )
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
+from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices
 from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
 
 ALPHAS = {"alpha": [0.01, 1.0]}

@@ -11,8 +11,8 @@ from handles import geometry_terms, handle
 from dpconvex.core.private_rows import _private_moment_sums
 from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
 from dpconvex.core.row_coordinates import Coordinates, RowNormBound, RowNorms
+from dpconvex.core.rows import RAW_CLIP_LIMIT
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.rows import RAW_CLIP_LIMIT
 from dpconvex.fit.constants import MAX_SCALING
 from dpconvex.fit.fit_plan import FitConfig
 from dpconvex.fit.geometry import _column_geometry_units, column_octaves, release_row_geometry
@@ -319,8 +319,8 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
         return rows.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0]
 
     kept = total()
-    monkeypatch.setattr("dpconvex.engine.memory_rows.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 8 * 4 * 500)
+    monkeypatch.setattr("dpconvex.core.memory_rows.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 8 * 4 * 500)
     assert not rows_of(X).small
     assert np.allclose(total(), kept, rtol=1e-12)
     block = rows_of(X).mapped()[0]

@@ -25,6 +25,7 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit
+from dpconvex.core.certificate import PrivacyWarning
 from dpconvex.core.private_rows import _private_product_sums
 from dpconvex.core.queries import Query
 from dpconvex.core.row_coordinates import Coordinates
@@ -42,7 +43,6 @@ from dpconvex.privacy import (
     NoiseSource,
     PureDP,
 )
-from dpconvex.privacy.certificate import PrivacyWarning
 
 SQUARED = Squared()
 LOGISTIC = Logistic()

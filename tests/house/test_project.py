@@ -12,15 +12,10 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_release_notes_are_short():
-    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 80
-
-
-def test_the_glossary_has_at_most_40_terms():
-    rows = re.findall(
-        r"^\| ([^*|]+) \| [^|]+ \|$", (ROOT / "docs/reference/glossary.md").read_text(), re.M
-    )
-    assert 30 <= len(rows) - 1 <= 40  # the table's head is a row
+def test_no_term_of_the_glossary_is_explained_twice():
+    text = (ROOT / "docs/reference/glossary.md").read_text()
+    rows = re.findall(r"^\| ([^*|]+) \| [^|]+ \|$", text, re.M)
+    assert len(rows) > 10
     assert len(set(rows)) == len(rows)
 
 
@@ -36,7 +31,11 @@ def test_actions_are_pinned():
 
 
 @pytest.mark.parametrize(
-    "target", ["lint", "test", "docs", "dist", "slow", "lowest", "coverage", "mutants"]
+    "target",
+    [
+        *("lint", "test", "docs", "dist", "slow", "lowest", "newest"),
+        *("coverage", "mutants", "workflows", "sbom"),
+    ],
 )
 def test_workflows_run_the_makefile(target):
     texts = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))

@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pytest
 
 from dpconvex import DPQuantileRegressor, load_model, save_model
+from dpconvex.core.certificate import TABLE_RECORDS
 from dpconvex.evaluation import private_score
 from dpconvex.inputs import InputError
 from dpconvex.inputs.column_types import ColumnType, column_type
@@ -29,7 +30,6 @@ from dpconvex.inputs.table_files import (
     split_files,
 )
 from dpconvex.preprocessing import PublicTable
-from dpconvex.privacy.certificate import TABLE_RECORDS
 
 ROWS = 40
 COMMA = {"file": {"decimal": ","}}

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from dpconvex.core.pointwise_losses import PointwisePiecewiseLinear
 from dpconvex.losses import (
     Absolute,
     Hinge,
@@ -19,7 +20,6 @@ from dpconvex.losses import (
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.pointwise import PointwisePiecewiseLinear
 
 TWO_KINKS = KinkedLoss(knots=(-1.0, 0.5), slopes=(-2.0, 0.25, 3.0), height=0.75)
 MARGIN_KINKS = KinkedLoss(knots=(0.0, 1.0), slopes=(-2.0, -1.0, 0.0), height=1.0, kind="margin")

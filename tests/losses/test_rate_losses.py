@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import mean_tweedie_deviance
 
+from dpconvex.core.description import describe, rebuild_description
 from dpconvex.losses import Loss, Tweedie
-from dpconvex.privacy.description import describe, rebuild_description
 
 POWERS = [1.0, 1.2, 1.5, 1.9, 2.0]
 LOSSES = [Tweedie(power, -3.0, 1.5, 4.0) for power in POWERS]

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.exponential_choices import (
-    SCORE_GRID,
-    exponential_loss_scores,
-    exponential_loss_spread,
-)
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Logistic, Pinball
 from dpconvex.mechanisms import ExponentialMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, LinearBounds, PureDP
+from dpconvex.releases.exponential_choices import (
+    SCORE_GRID,
+    exponential_loss_scores,
+    exponential_loss_spread,
+)
 
 
 def objective(X, y, loss, alpha=0.0, row_norm=1.0):

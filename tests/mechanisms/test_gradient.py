@@ -11,13 +11,13 @@ import pytest
 from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.core.certificate import CertificateError
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Scaled, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.auc import SEARCH_STEPS, private_auc_median
+from dpconvex.mechanisms.auc_moments import SEARCH_STEPS, private_auc_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.certificate import CertificateError
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge(), Squared()]
 RELATIONS = ["replace_one", "add_or_remove_one"]

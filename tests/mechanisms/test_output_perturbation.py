@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.core.calibration import grid_of
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import (
     Absolute,
@@ -30,7 +31,6 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
-from dpconvex.privacy.calibration import grid_of
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, certify_point
 

@@ -21,7 +21,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
-from dpconvex.privacy.bounds.phases import phases_of
+from dpconvex.privacy.bounds.phases import PhaseSettings, phases_of
 from dpconvex.smoothing import LogisticKernel, convolve
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
@@ -42,7 +42,7 @@ def test_every_phase_spends_the_whole_budget():
             exact = factor * facts().lipschitz * step * gaussian_scale(1.0, 1e-5)
             assert term["std"] == pytest.approx(exact, rel=1e-3)
             assert term["std"] >= exact
-        phases = phases_of(1024, certificate.parameters[method.name])
+        phases = phases_of(1024, PhaseSettings.read(certificate.parameters[method.name]))
         assert [phase.records for phase in phases] == [1024 // 2**i for i in range(1, 6)]
         assert [phase.step for phase in phases] == pytest.approx([0.1 / 4**i for i in range(1, 6)])
 
@@ -50,7 +50,7 @@ def test_every_phase_spends_the_whole_budget():
 def test_tolerance_is_part_of_the_sensitivity():
     """``L step_i + t step_i n_i``."""
     certificate = PhasedERM(step_size=0.1, phases=3).certify(facts(), GaussianDP(1.0))
-    phases = phases_of(1024, certificate.parameters["phased-erm"])
+    phases = phases_of(1024, PhaseSettings.read(certificate.parameters["phased-erm"]))
     for term, phase in zip(certificate.noise.values(), phases, strict=True):
         step = phase.step
         expected = facts().lipschitz * step + term["tolerance"] * step * phase.records

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpconvex import DPNewsvendor, load_model, save_model
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import Certificate, CertificateError, GaussianDP, LinearBounds
-from dpconvex.privacy.noise import NoiseSource
 
 TAU = 0.7
 WIDTH = 0.3

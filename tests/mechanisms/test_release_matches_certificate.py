@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.estimators.tilted_and_robust import SparseRobustOutput
 from dpconvex.losses import Huber, L1Norm, Logistic, PairHinge, PairLogistic, Pinball
 from dpconvex.mechanisms import (
     Moments,
@@ -32,7 +32,6 @@ from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds, TiltedBounds
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
 N = 64
@@ -304,7 +303,7 @@ def test_rows_of_weights_are_not_shortened_rows():
 
 def test_variants_of_output_perturbation_compare_too():
     linf = replace(ROBUST, norm="linf")
-    mechanism = SparseRobustOutput()
+    mechanism = OutputPerturbation()
     certificate = mechanism.certify(linf, BUDGET, {"threshold": 2.0})
     with pytest.raises(ValueError, match="has norm='l2'"):
         mechanism.release(robust(ROBUST), certificate, Silent())

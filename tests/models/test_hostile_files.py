@@ -177,7 +177,7 @@ def test_the_curvature_of_many_knots_takes_few_densities(monkeypatch):
     monkeypatch.setattr(
         LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1]
     )
-    from dpconvex.privacy.description import rebuild_description
+    from dpconvex.core.description import rebuild_description
 
     few, many = (rebuild_description(kinked(count)) for count in (40, 1000))
     # Unit jumps one bandwidth apart: the curvature is that of a parabola, between the two bounds.
@@ -453,7 +453,7 @@ def test_a_certificate_of_smaller_facts_is_refused(name, files):
 
 
 def parse_bounds(data):
-    from dpconvex.privacy.bounds import bounds_from_dict
+    from dpconvex.core.bounds import bounds_from_dict
 
     return bounds_from_dict(data)
 

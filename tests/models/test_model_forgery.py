@@ -22,9 +22,9 @@ from dpconvex import (
     load_model,
     save_model,
 )
+from dpconvex.core.certificate import Certificate
 from dpconvex.losses import Logistic, Pinball, Scaled
 from dpconvex.privacy import CertificateError, LinearBounds, PureDP
-from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import LogisticKernel, convolve
 
 X = np.random.default_rng(0).random((400, 2))

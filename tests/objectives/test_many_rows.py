@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.block_products import CompensatedBlockSum
+from dpconvex.engine.compensated_kernels import CompensatedBlockSum
 from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords

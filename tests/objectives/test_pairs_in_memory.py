@@ -7,7 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression
-from dpconvex.engine import MemoryRows, RowMap, memory_rows, summation
+from dpconvex.core import memory_rows, summation
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.losses import (
     Bowl,
     Huber,

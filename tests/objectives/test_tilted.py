@@ -6,13 +6,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from dpconvex.core import summation as addition
+from dpconvex.core.certificate import CertificateError
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine import summation as addition
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP, TiltedBounds
-from dpconvex.privacy.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 

@@ -11,8 +11,8 @@ from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.planning import linear_preset, output_prescription
-from dpconvex.planning.excess_risk import quantile_excess, reference_moment
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
+from dpconvex.risk.excess_risk import quantile_excess, reference_moment
 
 
 def test_prescription_balances_penalty_and_noise():

@@ -19,12 +19,12 @@ from dpconvex import (
 )
 from dpconvex.cli import app
 from dpconvex.planning import plan
-from dpconvex.planning.excess_risk import (
+from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
+from dpconvex.risk.excess_risk import (
     logistic_constant_excess,
     logistic_excess,
     logistic_excess_intercept,
 )
-from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
 BUDGET = ApproxDP(1.0, 1e-6)
 

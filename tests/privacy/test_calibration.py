@@ -4,18 +4,18 @@ import math
 
 import pytest
 
+from dpconvex.core.calibration import (
+    calibrated_release_scale,
+    gaussian_delta,
+    smallest_safe_scale,
+)
+from dpconvex.core.certificate import CertifiedNoise
 from dpconvex.privacy import (
     gaussian_mu,
     gaussian_scale,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.calibration import (
-    calibrated_release_scale,
-    gaussian_delta,
-    smallest_safe_scale,
-)
-from dpconvex.privacy.certificate import CertifiedNoise
 
 VECTORS = [
     (0.2, 1e-5, 0.01, 16.304133, 17.141835, 35.938386),

@@ -7,21 +7,21 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
-from dpconvex.losses import Logistic
-from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.privacy.calibration import GRID_BITS, RESERVED, grid_of
-from dpconvex.privacy.certificate import MOST_EPSILON, CertificateError, CertifiedNoise
-from dpconvex.privacy.noise import (
+from dpconvex.core import normal_and_laplace
+from dpconvex.core.calibration import GRID_BITS, RESERVED, grid_of
+from dpconvex.core.certificate import MOST_EPSILON, CertificateError, CertifiedNoise
+from dpconvex.core.noise_source import (
     FAILURE_PROBABILITY,
     TAIL_PROBABILITY,
     NoiseSource,
     Words,
-    exponential_mechanism,
-    normal_and_laplace,
     on_grid,
 )
+from dpconvex.core.queries import pack_query_matrix, unpack_query_matrix
+from dpconvex.losses import Logistic
+from dpconvex.mechanisms import NoisyGradientDescent
+from dpconvex.privacy import ApproxDP, LinearBounds
+from dpconvex.releases.exponential_sampler import exponential_mechanism
 
 CAP = 2.0**1000
 
@@ -290,7 +290,7 @@ def test_tails_that_are_never_drawn_are_covered_or_refused(monkeypatch):
     certificate.verify()
     with pytest.raises(CertificateError, match="exact noise"):
         NoisyGradientDescent().certify(bounds, ApproxDP(140.0, 1e-50))
-    monkeypatch.setattr("dpconvex.privacy.certificate.TAIL_PROBABILITY", 1e-42)
+    monkeypatch.setattr("dpconvex.core.certificate.TAIL_PROBABILITY", 1e-42)
     with pytest.raises(CertificateError, match="exact noise"):
         certificate.verify()
 

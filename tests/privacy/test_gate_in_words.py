@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.noise import FAILURE_PROBABILITY
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.noise_source import FAILURE_PROBABILITY
 from dpconvex.reports.report import render_report
 from dpconvex.reports.summary import certificate_summary_table
 

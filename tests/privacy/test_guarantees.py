@@ -7,11 +7,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpconvex.engine.summation import summation_rounding_error
+from dpconvex.core.calibration import GRID_BITS, gaussian_delta, grid_of
+from dpconvex.core.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
+from dpconvex.core.summation import summation_rounding_error
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
-from dpconvex.privacy.calibration import GRID_BITS, gaussian_delta, grid_of
-from dpconvex.privacy.guarantees import group_guarantee, guarantee_from_dict, pure_guarantee_mu
 from dpconvex.privacy.objective_perturbation_calibration import (
     trace_objective_delta,
     trace_objective_scale,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.guarantees import (
+from dpconvex.core.calibration import gaussian_mu
+from dpconvex.core.guarantees import (
     ApproxDP,
     GaussianDP,
     PureDP,

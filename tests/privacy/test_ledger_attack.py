@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, pure_guarantee_mu
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, PureDP, pure_guarantee_mu
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.privacy.privacy_filter import PrivacyFilter, pure_epsilon
 

@@ -12,8 +12,8 @@ import sqlite3
 import numpy as np
 import pytest
 
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy import ledger_file
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.ledger import Ledger, LedgerError
 
 

@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from dpconvex.privacy.guarantees import PureDP
+from dpconvex.core.guarantees import PureDP
 from dpconvex.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 IMPORTS = """
 import itertools, os, pickle, resource, signal, sqlite3, sys
-from dpconvex.privacy.guarantees import PureDP
+from dpconvex.core.guarantees import PureDP
 from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
 """
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi, norm
 
-from dpconvex.privacy.calibration import gaussian_delta
+from dpconvex.core.calibration import gaussian_delta
 from dpconvex.privacy.objective_perturbation_calibration import (
     chi_objective_delta,
     glm_add_remove_objective_delta,

@@ -8,8 +8,7 @@ import pytest
 
 from dpconvex.core.queries import Query, largest_query_cancellation
 from dpconvex.core.row_coordinates import coordinate_cancellation
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.summation import (
+from dpconvex.core.summation import (
     block_rows,
     most_summation_additions,
     most_summed_rows,
@@ -18,6 +17,7 @@ from dpconvex.engine.summation import (
     summation_additions,
     summation_rounding_error,
 )
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
 
@@ -44,7 +44,7 @@ def adversarial_rows(kind, n, d):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_combined_rows_stay_within_the_bound(kind, cache, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1 << 10)
     n = 40_000
     d = 3
     # Numbers of 24 bits, whose products are exact.

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dpconvex.core.description import DeclaredLoss
 from dpconvex.losses import (
     Absolute,
     Bowl,
@@ -45,7 +46,6 @@ from dpconvex.mechanisms import (
     PhasedSGD,
     StructuredGradientDescent,
 )
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
@@ -54,7 +54,7 @@ from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.privacy.description import DeclaredLoss
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,

@@ -16,9 +16,10 @@ from dpconvex.core.row_coordinates import shorten_rows
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pair_losses import PairLoss, PairQuadraticPieces
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import GaussianDP, NoiseSource, PairwiseBounds, PureDP
+from dpconvex.privacy.linear_terms import linear_term_scale
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 
 PROFILE = settings(max_examples=30, derandomize=True, deadline=None)
 SLOW = settings(max_examples=40, derandomize=True, deadline=None)
@@ -303,7 +304,7 @@ def test_no_attack_beats_objective_perturbation_with_a_record_added():
         alpha = replace(bounds, alpha=1.0).curvature_ratio / rng.choice([0.01, 0.04])
         bounds = replace(bounds, alpha=float(alpha))
         for factor in (1.0, 0.2):
-            std = factor * bounds.linear_term_scale(epsilon, delta)
+            std = factor * linear_term_scale(bounds, epsilon, delta)
             grid = np.linspace(-1, 1, 301) * (7 * std + bounds.lipschitz) / alpha
             laws = []
             for rows in (n, n + 1):

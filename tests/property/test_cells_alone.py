@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
-from dpconvex.engine.person_identifiers import NOBODY, exact_identifiers, person_tags
-from dpconvex.engine.row_weights import RowWeights, weights_limiting_rows
+from dpconvex.core.person_identifiers import NOBODY, exact_identifiers, person_tags
+from dpconvex.core.row_weights import RowWeights, weights_limiting_rows
 from dpconvex.evaluation import private_score
 from dpconvex.inputs.people_and_weights import read_people, read_row_weights
 

@@ -267,7 +267,7 @@ def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """
     if weakness == "follows":
         monkeypatch.setattr(
-            "dpconvex.privacy.certificate.certified_guarantee_follows", lambda claim, proven: True
+            "dpconvex.core.certificate.certified_guarantee_follows", lambda claim, proven: True
         )
     else:
         monkeypatch.setattr(

@@ -7,8 +7,8 @@ import pytest
 from loss_judge import Contradiction, vector
 from scipy.special import ndtri
 
+from dpconvex.core.description import describe
 from dpconvex.losses import Bowl, PiecewiseLinear
-from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ExponentialKernel, GaussianKernel, convolve_vector, moreau_vector
 
 FAN = PiecewiseLinear([[1.0, 0.0], [-0.4, 0.9], [-0.6, -0.7], [0.1, 0.1]])

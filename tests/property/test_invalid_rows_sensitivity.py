@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from test_auc_sensitivity import LOSSES, PLACES, SLOPES, Replay
 
 from dpconvex.core.queries import Query, QueryStatistic
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
 from dpconvex.engine.dask.rows_and_table import DaskTable
-from dpconvex.engine.row_weights import RowWeights
 from dpconvex.losses import Logistic, PairLogistic
 from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
-from dpconvex.mechanisms.auc import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import RobustBounds
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 

@@ -349,7 +349,7 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     noise = certificate.noise
     bounds = certificate.bounds
     often = {name: replace(term, releases=10**6) for name, term in noise.items()}
-    asked = SimpleNamespace(bounds=bounds, noise=often, parameters=certificate.parameters)
+    asked = SimpleNamespace(bounds=bounds, noise=often, verify=lambda: None)
     handles = [
         PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)
     ]

@@ -17,13 +17,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.core import perturbed_minimiser
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, LinearBounds, PureDP
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.releases import perturbed_minimiser
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, UniformKernel, convolve
 
 FAR = 1e9

@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap, memory_rows
-from dpconvex.engine.summation import spread_indices
+from dpconvex.core import memory_rows
+from dpconvex.core.certificate import Certificate, CertificateError
+from dpconvex.core.summation import spread_indices
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.fit.fit_plan import plan_fit
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError
 
 
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])
@@ -57,7 +58,7 @@ def test_a_part_of_a_private_number_of_rows_does_not_verify():
 
 def test_an_invalid_row_is_the_same_record_whatever_it_holds(monkeypatch):
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1)
     row_map = RowMap.from_bounds(2, (-1.0, 1.0))
     X = np.zeros((200, 2))
     y = np.zeros(200)

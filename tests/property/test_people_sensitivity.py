@@ -27,16 +27,17 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
-    evaluation_statistics,
 )
-from dpconvex.engine import MemoryRows, RowMap, memory_rows
-from dpconvex.engine.person_identifiers import person_tags
-from dpconvex.engine.row_weights import (
+from dpconvex.assessment import evaluation_statistics
+from dpconvex.core import memory_rows
+from dpconvex.core.person_identifiers import person_tags
+from dpconvex.core.row_weights import (
     RowWeights,
     equal_person_weights,
     round_weights_to_grid,
     weights_limiting_rows,
 )
+from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.estimators import private_model as release_path
 from dpconvex.fit import constants
 from dpconvex.inputs import people_and_weights
@@ -339,7 +340,7 @@ def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
 @pytest.mark.parametrize("name", ["quantile", "logistic", "weighted classes"])
 def test_compiled_kernels_carry_votes(name, monkeypatch):
     monkeypatch.setattr(memory_rows, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.summation.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.core.summation.BLOCK_BYTES", 1)
     for seed in range(10):
         first, second = neighbours(
             name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60

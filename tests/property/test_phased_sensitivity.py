@@ -10,13 +10,13 @@ from brute_force import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.core.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.bounds.phases import Phase, phases_of
+from dpconvex.privacy.bounds.phases import Phase, PhaseSettings, phases_of
+from dpconvex.releases.perturbed_minimiser import phase_minimiser, records_of_minimisers
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
@@ -35,9 +35,20 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
     certificate = mechanism.certify(bounds, GaussianDP(1.0))
     term = certificate.noise["phase 1"]
     objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
-    (phase,) = phases_of(bounds.n_samples, certificate.parameters[mechanism.name])
+    settings = PhaseSettings.read(certificate.parameters[mechanism.name])
+    (phase,) = phases_of(bounds.n_samples, settings)
     chosen = np.arange(len(X))
-    point = phase_minimiser(objective, certificate, phase, term.tolerance, chosen, start, None)
+    point = phase_minimiser(
+        objective,
+        certificate,
+        phase,
+        term.tolerance,
+        chosen,
+        start,
+        None,
+        settings.radius,
+        mechanism.one_pass,
+    )
     return point, term.sensitivity
 
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpconvex.core.exponential_choices import SCORE_GRID
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
+from dpconvex.releases.exponential_choices import SCORE_GRID
 from dpconvex.selection import AUCScore, RowScore, SelectionAccuracy, SelectionResidualScore
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")

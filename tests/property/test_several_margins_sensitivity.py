@@ -17,8 +17,9 @@ from scipy.sparse import csr_array
 from dpconvex.core import private_rows
 from dpconvex.core.queries import Query, QuerySlope, QuerySlopes, largest_query_cancellation
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.several_margin_losses import SeveralMarginLoss
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.row_weights import RowWeights
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.losses import (
     CrammerSinger,
@@ -28,7 +29,6 @@ from dpconvex.losses import (
     ProportionalOdds,
     Softmax,
 )
-from dpconvex.losses.several_margins import SeveralMarginLoss
 from dpconvex.privacy import LinearBounds
 
 LOSSES = (Softmax(3), Softmax(5), CrammerSinger(4, 0.05), DiscreteHazard(4), ProportionalOdds(4))

@@ -13,9 +13,9 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.engine import dense_kernels
-from dpconvex.engine.block_products import block_margins
-from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.core import dense_kernels
+from dpconvex.core.block_products import block_margins
+from dpconvex.core.memory_rows import MemoryRows
 
 _PRODUCTS = dense_kernels.dense_vector_products
 _COUNTER = MemoryRows.counter

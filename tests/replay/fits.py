@@ -19,8 +19,8 @@ from dpconvex.mechanisms import (
     NoisySGD,
     PhasedERM,
     PhasedSGD,
+    StructuredGradientDescent,
 )
-from dpconvex.mechanisms.gradient_descent import StructuredGradientDescent
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.selection import DPSelect
 
@@ -325,8 +325,9 @@ class Scored:
         self.second = second
 
     def fit(self, X, y, groups=None):
-        columns = self.model.coef_.size
-        X = np.hstack([X] * columns)[:, :columns]  # as many as the model has
+        if isinstance(X, np.ndarray) and X.dtype != object:  # as many columns as the model has
+            columns = self.model.coef_.size
+            X = np.hstack([X] * columns)[:, :columns]
         given = {"random_state": self.seed, "groups": groups, **self.options}
         if self.second is None:
             score = private_score(self.model, X, y, **given)

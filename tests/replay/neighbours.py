@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from dpconvex.engine.person_identifiers import person_tags
+from dpconvex.core.person_identifiers import person_tags
 
 # Around multiples of 4 and 8, where kernels for several rows at a time leave some over.
 SIZES = (3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 40)

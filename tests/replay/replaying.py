@@ -113,25 +113,27 @@ class Replay:
             self.relation, family.size, family.invalid, self.seed, **self.settled
         )
         given, more = table.given()
-        if not hasattr(model, "_plan"):
-            return model.fit(*given, **more)
-        honest = model._plan
+        return fit_by_known_plans(model, self._plans, *given, **more)
 
-        def plan(*shape: object) -> Any:
-            # Planning sees the settings and these arguments alone: the same plan again, which takes
-            # most of the time.
-            key = (
-                plain({name: value for name, value in vars(model).items() if name != "_plan"}),
-                repr(shape),
-            )
-            if key not in self._plans:
-                self._plans[key] = honest(*shape)
-            return self._plans[key]
 
-        model._plan = plan
-        model.fit(*given, **more)
-        del model._plan
-        return model
+def fit_by_known_plans(model: Any, plans: dict[object, Any], *given: Any, **more: Any) -> Any:
+    """Fit a model, and plan only what was not planned before: planning takes most of the time."""
+    if not hasattr(model, "_plan"):
+        return model.fit(*given, **more)
+    honest = model._plan
+
+    def plan(*shape: object) -> Any:
+        # Planning sees the settings and these arguments alone.
+        settings = {name: value for name, value in vars(model).items() if name != "_plan"}
+        key = (plain(settings), repr(shape))
+        if key not in plans:
+            plans[key] = honest(*shape)
+        return plans[key]
+
+    model._plan = plan
+    model.fit(*given, **more)
+    del model._plan
+    return model
 
 
 class Liar:

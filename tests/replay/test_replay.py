@@ -19,7 +19,7 @@ from neighbours import Family
 from replaying import Replay, cells, pairs_of, seeds_of
 from transcript import ROUNDING, Transcript, listening
 
-from dpconvex.engine import memory_rows, summation
+from dpconvex.core import memory_rows, summation
 from dpconvex.fit import constants
 
 CELLS = list(cells())

@@ -5,13 +5,13 @@ import pytest
 from fits import ADD, REPLACE
 from replaying import Replay
 
-from dpconvex.core import exponential_choices, perturbed_minimiser
+from dpconvex.core import dense_kernels, row_weights
+from dpconvex.core.bounds import Bounds
 from dpconvex.core.queries import Query
-from dpconvex.engine import dense_kernels, row_weights
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.inputs import people_and_weights
 from dpconvex.mechanisms.output_perturbation import OutputPerturbation
-from dpconvex.privacy.bounds import Bounds
+from dpconvex.releases import exponential_choices, perturbed_minimiser
 
 
 def is_caught(name, relation, variant="rows", tables=12, on_edge=False):
@@ -85,9 +85,9 @@ def forget_a_release(monkeypatch):
     """Release the minimiser twice, and state it once."""
     honest = OutputPerturbation._run
 
-    def twice(self, objective, certificate, noise, record):
-        record["again"] = honest(self, objective, certificate, noise, record)
-        return honest(self, objective, certificate, noise, record)
+    def twice(self, objective, certificate, noise, record, settings):
+        record["again"] = honest(self, objective, certificate, noise, record, settings)
+        return honest(self, objective, certificate, noise, record, settings)
 
     monkeypatch.setattr(OutputPerturbation, "_run", twice)
 
@@ -96,10 +96,10 @@ def count_by_data(monkeypatch):
     """Release as often as the minimiser is long."""
     honest = OutputPerturbation._run
 
-    def often(self, objective, certificate, noise, record):
+    def often(self, objective, certificate, noise, record, settings):
         for _ in range(int(10 * np.linalg.norm(self.minimise(objective, certificate)))):
-            honest(self, objective, certificate, noise, record)
-        return honest(self, objective, certificate, noise, record)
+            honest(self, objective, certificate, noise, record, settings)
+        return honest(self, objective, certificate, noise, record, settings)
 
     monkeypatch.setattr(OutputPerturbation, "_run", often)
 
@@ -108,9 +108,9 @@ def show_what_is_exact(monkeypatch):
     """Leave something private among what was released."""
     honest = OutputPerturbation._run
 
-    def kept(self, objective, certificate, noise, record):
+    def kept(self, objective, certificate, noise, record, settings):
         record["solver_steps"] = float(self.minimise(objective, certificate)[0])
-        return honest(self, objective, certificate, noise, record)
+        return honest(self, objective, certificate, noise, record, settings)
 
     monkeypatch.setattr(OutputPerturbation, "_run", kept)
 

@@ -27,13 +27,13 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex.core import exponential_choices, perturbed_minimiser
+from dpconvex.core.calibration import gaussian_mu, grid_of
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, guaranteed_pure_epsilon
+from dpconvex.core.noise_source import NoiseSource, Words, on_grid
 from dpconvex.estimators import private_model as release_path
 from dpconvex.mechanisms import dp_sgd
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.privacy.calibration import gaussian_mu, grid_of
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, guaranteed_pure_epsilon
-from dpconvex.privacy.noise import NoiseSource, Words, on_grid
+from dpconvex.releases import exponential_choices, perturbed_minimiser
 from dpconvex.solvers import sgd_loops
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
@@ -193,7 +193,7 @@ class Transcript:
         """Steps of stochastic descent, one by one: what a batch sums to is asked, and theta is
         frozen.
         """
-        rate = run.settings["step_size"] / run.size
+        rate = run.settings.step_size / run.size
         for _ in range(steps):
             drawn = np.random.Generator(np.random.SFC64([self.seed, len(self.questions)]))
             run.generator = drawn
@@ -237,14 +237,13 @@ class Transcript:
         self._batches[place] = np.concatenate([[permutation.size], found])
         return found
 
-    def structured(self, objective, certificate, generator):
+    def structured(self, objective, certificate, generator, settings):
         """One step of stochastic descent on matrices, from 0: what its batch sums to is asked."""
         term = certificate.noise["gradients"]
-        settings = certificate.parameters["sgd"]
-        rate = settings["step_size"] / settings["batch_size"]
+        rate = settings.step_size / settings.batch_size
         generator = np.random.Generator(np.random.SFC64([self.seed]))
         silent = replace(certificate, noise={"gradients": replace(term, scale=1e-300, releases=1)})
-        value = -_STRUCTURED(objective, silent, generator) / rate
+        value = -_STRUCTURED(objective, silent, generator, settings) / rate
         return -rate * self._batch(value, generator)
 
     def release(self, mechanism, objective, certificate, *rest):
@@ -256,9 +255,9 @@ def _determinant(bounds: Any) -> float:
     """Return by how much the logarithm of the Hessian's determinant may differ, by the theorem
     that is stated.
     """
-    if bounds._trace_form is None:
+    if bounds.trace_form is None:
         return float(bounds.rank * math.log1p(bounds.curvature_ratio))
-    _, kappa, _, _, rank = bounds._trace_form
+    _, kappa, _, _, rank = bounds.trace_form
     return rank * math.log1p(kappa / rank)
 
 
@@ -292,7 +291,7 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a
         # third of the time.
-        (release_path, "warn_of_privacy_cost", lambda certificate: None),
+        (release_path, "warn_of_privacy_cost", lambda certificate, settings: None),
         (
             dp_sgd._NoisySGDRun,
             "_take_sgd_steps",

@@ -29,7 +29,8 @@ from dpconvex.cli.plan_studio import studio_redirect_page
 from dpconvex.fit import fit_plan
 from dpconvex.inputs import InputError
 from dpconvex.intervals import DPConformal
-from dpconvex.planning import excess_risk, planner
+from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation
+from dpconvex.planning import planner
 from dpconvex.privacy import ApproxDP, Ledger
 from dpconvex.reports.studio_pages import (
     TASKS,
@@ -230,7 +231,8 @@ def test_a_forecast_calibrates_each_point_once(monkeypatch):
     monkeypatch.setattr(
         planner, "plan_fit", lambda *facts: planned.append(facts) or original(*facts)
     )
-    monkeypatch.setattr(excess_risk, "calibrate", lambda *_: pytest.fail("not of a default fit"))
+    for other in (ObjectivePerturbation, OutputPerturbation):
+        monkeypatch.setattr(other, "calibrate", lambda *_: pytest.fail("not of a default fit"))
     for task in TASKS:
         planned.clear()
         studio_forecast({**WISH, "task": task, "rows": 4321})

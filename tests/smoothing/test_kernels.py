@@ -153,8 +153,8 @@ def test_kernels_are_values():
 
 
 def test_a_mixture_is_the_mixture_of_its_parts():
+    from dpconvex.core.description import describe, rebuild_description
     from dpconvex.losses import Pinball
-    from dpconvex.privacy.description import describe, rebuild_description
     from dpconvex.smoothing import GaussianKernel, MixtureKernel, UniformKernel, convolve
 
     kernel = MixtureKernel((GaussianKernel(), UniformKernel()), (3.0, 1.0), (0.5, 2.0))

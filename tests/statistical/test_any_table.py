@@ -13,7 +13,7 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.core.calibration import gaussian_mu
 
 RUNS = 8
 TEST_ROWS = 10_000

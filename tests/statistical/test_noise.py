@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex.privacy.calibration import GRID_BITS
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.calibration import GRID_BITS
+from dpconvex.core.noise_source import NoiseSource
 
 LEVEL = 1e-7
 

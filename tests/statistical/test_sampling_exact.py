@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex.privacy.calibration import grid_of
-from dpconvex.privacy.noise import NoiseSource, Words, exponential_mechanism, normal_and_laplace
-from dpconvex.privacy.noise.normal_and_laplace import rounded_l2_laplace, rounded_normals
+from dpconvex.core import normal_and_laplace
+from dpconvex.core.calibration import grid_of
+from dpconvex.core.noise_source import NoiseSource, Words
+from dpconvex.core.normal_and_laplace import rounded_l2_laplace, rounded_normals
+from dpconvex.releases.exponential_sampler import exponential_mechanism
 
 LEVEL = 1e-8
 RATIOS = [1.0, 1.375, 4.0, 61.7]

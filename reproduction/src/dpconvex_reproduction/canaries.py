@@ -31,8 +31,8 @@ from dpconvex import DPAUCClassifier, DPLinearRegression, DPLogisticRegression, 
 from dpconvex.audit import neighbor_pairs
 from dpconvex.audit.estimators_on_neighbors import fitted_estimator_outputs
 from dpconvex.cli.output_and_errors import output_console, reports_errors
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.inputs import InputError
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex_reproduction.exhibit import Row
 from dpconvex_reproduction.peers.environments import JAX_PRIVACY
 

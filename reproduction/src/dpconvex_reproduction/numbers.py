@@ -27,7 +27,7 @@ from dpconvex import (
     DPQuantileRegressor,
 )
 from dpconvex.cli.output_and_errors import output_console, reports_errors
-from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu, gaussian_scale
+from dpconvex.core.calibration import gaussian_delta, gaussian_mu, gaussian_scale
 from dpconvex.privacy.subsampling import subsampled_epsilon
 from dpconvex_reproduction.exhibit import Row
 

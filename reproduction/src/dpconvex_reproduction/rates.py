@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number, check_share
-from dpconvex.smoothing.kernels import Kernel, LogisticKernel
+from dpconvex.core.checks import check_count, check_number, check_share
+from dpconvex.core.smoothing_kernels import Kernel, LogisticKernel
 
 
 def _check(owner: str, n_samples: int, dimension: int, fewest: int = 1, **positive: float) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.checks import parameter_error
 from dpconvex.types import Array
 
 Sampler = Callable[[int, np.random.Generator], ArrayLike]

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from dpconvex.audit.attacks import DEFAULT_CONFIDENCE, AuditResult, Claim, Sampler, audit
-from dpconvex.checks import parameter_error
+from dpconvex.core.certificate import Certificate, PrivacyWarning
+from dpconvex.core.checks import parameter_error
 from dpconvex.inputs.settings import Model
-from dpconvex.privacy.certificate import Certificate, PrivacyWarning
 from dpconvex.types import Array
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.atomic_files import write_file_atomically
 from dpconvex.cli import task_options
 from dpconvex.cli.output_and_errors import (
     VERIFICATION,
@@ -27,13 +26,14 @@ from dpconvex.cli.output_and_errors import (
 )
 from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
+from dpconvex.system.atomic_files import write_file_atomically
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dpconvex.audit import AuditResult
-    from dpconvex.privacy.certificate import Certificate
-    from dpconvex.privacy.guarantees import Guarantee
+    from dpconvex.core.certificate import Certificate
+    from dpconvex.core.guarantees import Guarantee
     from dpconvex.types import Array
 
     Sampler = Callable[[int, np.random.Generator], Array]

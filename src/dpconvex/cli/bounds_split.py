@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.atomic_files import write_file_atomically
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
 from dpconvex.cli.task_options import text_option
@@ -28,6 +27,7 @@ from dpconvex.inputs.table_files import (
     table_file_format,
     write_table_file,
 )
+from dpconvex.system.atomic_files import write_file_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -311,7 +311,7 @@ def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return a mask of the test rows: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
+    from dpconvex.core.person_identifiers import canonical_identifier, exact_identifiers
 
     @lru_cache(None, typed=True)
     def is_test(value: Hashable) -> bool:

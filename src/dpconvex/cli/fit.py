@@ -280,8 +280,8 @@ def _fit_with_dask(
         raise InputError(
             "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
         ) from None
+    from dpconvex.core.threads import available_cores
     from dpconvex.engine.dask.schedule import watch_schedule
-    from dpconvex.engine.threads import available_cores
     from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,

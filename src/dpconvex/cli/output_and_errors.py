@@ -62,8 +62,8 @@ def explain_error(error: BaseException) -> tuple[str, int]:
     if isinstance(error, InputError):
         return str(error), INPUT
     # Only now: what raises these has loaded them, and a wrong option should be refused at once.
+    from dpconvex.core.certificate import CertificateError
     from dpconvex.models.model_file import ModelFileError
-    from dpconvex.privacy.certificate import CertificateError
     from dpconvex.privacy.ledger import BudgetExceeded
     from dpconvex.privacy.ledger_file import LedgerError
     from dpconvex.solvers.certified_descent import ConvergenceError

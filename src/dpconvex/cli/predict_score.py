@@ -230,7 +230,7 @@ def score(
     estimator = content.estimator
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
-    from dpconvex.evaluation import private_score
+    from dpconvex.assessment.evaluation import private_score
     from dpconvex.inputs.records import require_expected_records, told_of_records
     from dpconvex.inputs.table_files import read_training_file
 

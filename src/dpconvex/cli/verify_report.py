@@ -37,13 +37,13 @@ def verify(
     """
     if not file.is_file():
         raise InputError(f"{str(file)!r} is not a file.")
+    from dpconvex.core.certificate import FORMAT, CertificateError
     from dpconvex.models.model_file import (
         ModelFileError,
         parse_certificate_file,
         parse_model,
         read_model_json,
     )
-    from dpconvex.privacy.certificate import FORMAT, CertificateError
     from dpconvex.reports.summary import certificate_summary_table
 
     try:

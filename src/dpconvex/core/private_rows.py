@@ -32,6 +32,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.core import queries
+from dpconvex.core.block_products import block_by_nonzeros, block_margins
+from dpconvex.core.certificate import Certificate, CertificateError, CertifiedNoise
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.core.queries import (
     QueryFactor,
     QuerySlope,
@@ -40,14 +45,7 @@ from dpconvex.core.queries import (
     registered_query_slope,
 )
 from dpconvex.core.row_coordinates import Coordinates, RowNorms, coordinate_cancellation, row_norms
-from dpconvex.engine.block_products import block_by_nonzeros, block_margins
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse_moments import MomentSums
-from dpconvex.objectives.structured_objective import StructuredObjective
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError, CertifiedNoise
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.rows import Rows
 from dpconvex.types import Array
 
 _LARGEST = 1e100  # coefficients are kept within it: margins of bounded rows do not overflow
@@ -153,8 +151,7 @@ class PrivateRows:
     def __init__(
         self, rows_by_target: Sequence[Rows], certificate: Certificate, noise: NoiseSource
     ) -> None:
-        if isinstance(certificate, Certificate):  # tests hand in terms that nothing has to prove
-            queries.prove_queries(certificate)
+        certificate.verify()  # the stated noise suffices for the stated guarantee
         self.bounds: LinearBounds = certificate.bounds
         self.terms: Mapping[str, CertifiedNoise] = MappingProxyType(dict(certificate.noise))
         self._answers = PrivateAnswers(self.terms, noise)
@@ -285,7 +282,7 @@ class PrivateRows:
         term = self._answers.claim(name, ("histogram",), bins * columns, record_bound=columns)
 
         def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
-            from dpconvex.engine.dense_kernels import count_dense_octaves
+            from dpconvex.core.dense_kernels import count_dense_octaves
 
             counts = np.zeros((columns, bins))
             present = np.asarray(
@@ -643,10 +640,10 @@ def _private_moment_sums(measured: Rows, frame: Coordinates, radius: float) -> A
         return (shortened.T @ shortened,)
 
     (sums,) = measured.sum_weighted(block_by_nonzeros(part, by_nonzeros))
-    if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
+    if not isinstance(sums, np.ndarray):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.diagonal is None else frame.diagonal
-        return sums.mapped(matrix, measured.n_rows)
-    return np.asarray(sums)
+        return np.asarray(sums.mapped(matrix, measured.n_rows))
+    return sums
 
 
 def _private_product_sums(
@@ -667,28 +664,3 @@ def _private_product_sums(
 
     (total,) = rows.sum_weighted(part)
     return np.asarray(total)
-
-
-class PrivateMatrices:
-    """A handle on the records of a structured objective, which are matrices of bounded operator
-    norm.
-
-    Privacy: a record adds a vector of norm at most ``bounds.whole_lipschitz``, whatever the
-    coefficients.
-    """
-
-    def __init__(
-        self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource
-    ) -> None:
-        self.bounds = certificate.bounds
-        self.terms = certificate.noise
-        self._objective = objective
-        self._answers = PrivateAnswers(certificate.noise, noise)
-
-    def gradient_sum(self, name: str, theta: ArrayLike) -> Array:
-        """Return the sum of the records' gradients at ``theta``, plus noise."""
-        term = self._answers.claim(
-            name, ("vector",), self.bounds.dimension, self.bounds.whole_lipschitz
-        )
-        point = checked_finite_array(theta, self.bounds.dimension)
-        return self._answers.release(term, self._objective.gradient_sum(point))

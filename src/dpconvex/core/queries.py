@@ -28,15 +28,20 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.core.row_coordinates import Coordinates
-from dpconvex.engine.block_products import limit_slopes
-from dpconvex.engine.summation import (
-    MANY_ROWS,
-    most_summed_rows,
-    relative_rounding_error,
-    summation_rounding_error,
+from dpconvex.core import certificate as certificates
+from dpconvex.core.block_products import limit_slopes
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.calibration import calibrated_release_scale
+from dpconvex.core.certificate import (
+    Certificate,
+    CertificateError,
+    CertificateProof,
+    CertifiedNoise,
 )
-from dpconvex.losses import (
+from dpconvex.core.convolution import ConvolvedLoss
+from dpconvex.core.description import describe, rebuild_description
+from dpconvex.core.guarantees import Guarantee, compose_guarantee
+from dpconvex.core.pointwise_losses import (
     Absolute,
     Hinge,
     Huber,
@@ -45,36 +50,29 @@ from dpconvex.losses import (
     PointwiseLoss,
     ReLU,
     SoftThreshold,
-    Tweedie,
 )
-from dpconvex.losses.several_margins import (
+from dpconvex.core.row_coordinates import Coordinates
+from dpconvex.core.several_margin_losses import (
     CrammerSinger,
     DiscreteHazard,
     ProportionalOdds,
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.objectives.structured_objective import StructuredRecords
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.calibration import calibrated_release_scale
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateError,
-    CertificateProof,
-    CertifiedNoise,
-)
-from dpconvex.privacy.description import describe, rebuild_description
-from dpconvex.privacy.guarantees import Guarantee, compose_guarantee
-from dpconvex.smoothing import (
+from dpconvex.core.smoothing_kernels import (
     EpanechnikovKernel,
     GaussianKernel,
     LaplacianKernel,
     LogisticKernel,
     UniformKernel,
 )
-from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.core.summation import (
+    MANY_ROWS,
+    most_summed_rows,
+    relative_rounding_error,
+    summation_rounding_error,
+)
+from dpconvex.core.tweedie_loss import Tweedie
 from dpconvex.types import Array
 
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
@@ -129,7 +127,7 @@ class Query:
     Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label,
     the matrices of the labels stacked, the same holds without the last term. Rounding: two computed
     sums err everywhere, see :func:`largest_query_cancellation` and
-    :func:`dpconvex.engine.summation.summation_rounding_error`.
+    :func:`dpconvex.core.summation.summation_rounding_error`.
 
     Examples
     --------
@@ -229,10 +227,7 @@ def _allowed_query_cancellation(bounds: Bounds, size: int) -> float:
     """
     number = most_summed_rows(bounds.n_samples, bounds.neighbors)
     rows = MANY_ROWS if bounds.people else number
-    additions = None
-    if isinstance(bounds, StructuredBounds):
-        additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = relative_rounding_error(rows, size, additions)
+    error = relative_rounding_error(rows, size, bounds.most_additions(rows))
     return bounds.changed_records / (2 * number * error)
 
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from dpconvex.engine.block_products import block_margins, block_row_squares, transform_block
-from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.engine.threads import thread_scratch
+from dpconvex.core.block_products import block_margins, block_row_squares, transform_block
+from dpconvex.core.threads import thread_scratch
 from dpconvex.types import Array
 
 UNDERFLOW = 1e-290  # added to squared norms: none is 0 where squares are too small for a number
@@ -86,7 +86,7 @@ class Coordinates:
             return np.multiply(block, self.diagonal, out=placed)
         if len(self._columns) == 1:
             return transform_block(block, *self._columns, placed)
-        from dpconvex.engine.dense_kernels import dense_shifted_products
+        from dpconvex.core.dense_kernels import dense_shifted_products
 
         constant, diagonal = self._columns
         dense_shifted_products(np.ascontiguousarray(block, np.float64), constant, diagonal, placed)
@@ -129,7 +129,7 @@ class RowNorms:
         """Return the norms of a block of rows, or what follows from them."""
         return self.follows(np.where(w == 0, np.inf, self.frame.norms(block)))
 
-    def by_nonzeros(self, rows: SparseRows) -> Array:
+    def by_nonzeros(self, rows: Any) -> Array:
         """Return the same of all rows."""
         return self.follows(
             rows.lengths(self.frame.matrix if self.frame.diagonal is None else self.frame.diagonal)
@@ -149,7 +149,7 @@ def shorten_rows(block: Array, radius: float) -> Array:
 
 def _scaled_row_squares(block: Array, lead: int, centre: Array, scale: Array) -> Array:
     """Return ``||scale (x - centre)||^2`` of rows ``(1, x)`` or ``x``."""
-    from dpconvex.engine.dense_kernels import scaled_dense_norms
+    from dpconvex.core.dense_kernels import scaled_dense_norms
 
     squares = np.empty(len(block))
     scaled_dense_norms(block, lead, centre, scale, squares)

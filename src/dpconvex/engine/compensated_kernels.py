@@ -1,10 +1,13 @@
 """Compiled sums and products of dense rows with twice the digits of float64, for certified gaps of
 minimisers.
 
-No fastmath, as in :mod:`dpconvex.engine.dense_kernels`. A default fit needs none of them.
+No fastmath, as in :mod:`dpconvex.core.dense_kernels`. A default fit needs none of them.
 """
 
+from __future__ import annotations
+
 import numba
+import numpy as np
 
 from dpconvex.types import Array
 
@@ -56,3 +59,31 @@ def combine_dense_with_error(multiples: Array, block: Array, totals: Array, erro
             back = added - total
             errors[j] += (total - (added - back)) + (term - back)
             totals[j] = added
+
+
+class CompensatedBlockSum:
+    """``sum_i m_i x_i`` over blocks of rows, as an unevaluated sum of two vectors.
+
+    Engines add what blocks return with ``+=``; here that keeps what an addition rounds away. A term
+    passes through the rounding of its product and of the final result; all others together count
+    less than one as long as no term passes through more than 2^25 additions.
+    """
+
+    def __init__(self, multiples: Array, block: Array) -> None:
+        self.total = np.zeros(block.shape[1])
+        self.error = np.zeros(block.shape[1])
+        plain = np.ascontiguousarray(multiples, dtype=np.float64)
+        combine_dense_with_error(plain, block, self.total, self.error)
+
+    def __iadd__(self, other: CompensatedBlockSum) -> CompensatedBlockSum:
+        added = self.total + other.total
+        back = added - self.total
+        lost = (self.total - (added - back)) + (other.total - back)
+        self.error = self.error + (lost + other.error)
+        self.total = added
+        return self
+
+    @property
+    def value(self) -> Array:
+        """The sum, rounded once."""
+        return np.asarray(self.total + self.error)

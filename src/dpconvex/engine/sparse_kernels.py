@@ -17,9 +17,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.core.dense_kernels import clip_value
+from dpconvex.core.rows import RowIndices
 from dpconvex.engine.compensated_kernels import dense_product_error
-from dpconvex.engine.dense_kernels import clip_value
-from dpconvex.engine.rows import RowIndices
 from dpconvex.types import Array
 
 Columns = npt.NDArray[

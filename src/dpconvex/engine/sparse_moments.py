@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from dpconvex.engine.summation import most_summation_additions
+from dpconvex.core.summation import most_summation_additions
 from dpconvex.types import Array
 
 _SPLITTER = 2.0**27 + 1

@@ -18,22 +18,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from dpconvex.engine.memory_rows import (
+from dpconvex.core.memory_rows import (
     KeptBlocks,
     MemoryRows,
     floats_in_memory,
     writable_memory_view,
 )
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Partial, RowFunction, RowIndices, RowMap, Sums, WeightedRowFunction
+from dpconvex.core.summation import pairwise_summation, spans
+from dpconvex.core.threads import in_threads
 from dpconvex.engine.sparse_moments import (
     MomentSums,
     affine_moment_map,
     exact_moment_products,
     exact_moment_sums,
 )
-from dpconvex.engine.summation import pairwise_summation, spans
-from dpconvex.engine.threads import in_threads
 from dpconvex.types import Array
 
 _NOTHING = np.empty(0)
@@ -413,7 +413,7 @@ class SparseRows(MemoryRows):
         """Return how many values of each sparse column lie in each octave, as
         `dense_kernels.count_dense_octaves`.
         """
-        from dpconvex.engine.dense_kernels import count_dense_octaves
+        from dpconvex.core.dense_kernels import count_dense_octaves
         from dpconvex.engine.sparse_kernels import sparse_octave_kernel
 
         self._require_weights()

@@ -1,8 +1,11 @@
 """Estimators in scikit-learn's style: thin layers over losses, mechanisms and certificates."""
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dpconvex.lazy_imports import on_demand
+from dpconvex.models.saved_kinds import ESTIMATORS
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.estimators.classification import (
@@ -74,3 +77,14 @@ __all__ = [
     "load_model",
     "save_model",
 ]
+
+
+def _register_saved_estimators() -> None:
+    """Let model files name the estimators; a class is loaded when a file names it."""
+    package = sys.modules[__name__]
+    for name in __all__:
+        if name.startswith("DP"):
+            ESTIMATORS.add(name, partial(getattr, package, name))
+
+
+_register_saved_estimators()

@@ -5,7 +5,7 @@ levels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, field, replace
 from typing import cast
 
 import numpy as np
@@ -15,7 +15,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.guarantees import PureDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators import linear
 from dpconvex.estimators.linear import (
@@ -24,7 +27,7 @@ from dpconvex.estimators.linear import (
     linear_predictions,
 )
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs import labels as label_sets
 from dpconvex.inputs import settings
 from dpconvex.inputs.labels import LabelNumbers, LabelPositions, OneVsRestLabels
@@ -41,12 +44,9 @@ from dpconvex.losses import (
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.mechanisms import NoisyGradientDescent, resolve_mechanism
-from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import PureDP
+from dpconvex.mechanisms.mechanism import resolve_mechanism
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
+from dpconvex.planning.mechanism_choice import decide_fit, is_auto
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
 from dpconvex.types import Array
 
@@ -100,15 +100,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _descends_jointly(self, n_classes: int) -> bool:
         if n_classes < 3 or self.inference:
             return False
-        if isinstance(self.mechanism, str) and self.mechanism == "auto":
+        if is_auto(self.mechanism):
             guarantee = settings.resolve_budget_setting(
                 self.epsilon, self.delta, self.mu, type(self).__name__
             )
             return not isinstance(guarantee, PureDP)
         mechanism = resolve_mechanism(self.mechanism, type(self).__name__)
-        return isinstance(mechanism, NoisyGradientDescent) and not mechanism.plain
+        return mechanism.carries.several_margins
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
         if loss.kind == "several":
@@ -126,26 +126,24 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         owner = type(self).__name__
         labels = label_sets.label_set_facts(self, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
-        request = MechanismRequest(
+        request = replace(
+            facts,
+            task="classes",
+            parameters={**facts.parameters, **labels},
+            bounds=facts.linear_bounds(plain),
             smooth_loss=smooth,
-            guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(plain, self.neighbors),
+            joint_loss=self._joint_loss(labels["n_classes"]),
             alpha=settings.check_optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
-            joint_loss=self._joint_loss(labels["n_classes"]),
-            row_map=facts.row_map,
         )
-        chosen = choose_classifier_mechanism(self.mechanism, request, owner)
-        return self._certified_plan(
-            facts, chosen.mechanism, chosen.bounds, {**labels, **chosen.parameters}
-        )
+        return decide_fit(self.mechanism, request)
 
     def certify(
         self,
@@ -221,7 +219,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             X.shape,
         )
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         super()._store([row for found in coefficients for row in np.atleast_2d(found)], plan)
 
     def decision_function(self, X: object) -> NDArray[np.float64]:
@@ -305,11 +303,12 @@ class DPLogisticRegression(
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         if self.inference is False:
             return super()._plan(privacy_unit, n_features, n_classes)
         facts = self._public_facts(privacy_unit, n_features)
-        return self._interval_plan(facts, Logistic(), label_sets.label_set_facts(self, n_classes))
+        labels = label_sets.label_set_facts(self, n_classes)
+        return self._interval_plan(facts, "classes", Logistic(), labels)
 
 
 @with_parameters
@@ -421,7 +420,7 @@ class DPOrdinalRegression(PrivateLinearClassifier):
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         labels = {**label_sets.label_set_facts(self, n_classes), "problems": 1}
         loss = self._joint_loss(labels["n_classes"])
         return self._common_descent_plan(privacy_unit, n_features, loss, "levels", labels)
@@ -436,7 +435,7 @@ class DPOrdinalRegression(PrivateLinearClassifier):
             )
         return read
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         coef, margins = self._in_user_units(list(coefficients[0]), plan)
         # Noise may leave thresholds of rare levels in the wrong order: sorted ones are no further
         # from the right ones.

@@ -16,15 +16,20 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_share, parameter_error
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_share, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import GaussianDP, PureDP
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Rows
 from dpconvex.engine import RowMap
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import PrivateModel, StatedSettings
 from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
+from dpconvex.inputs.containers import read_target_numbers
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
 from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import (
@@ -35,15 +40,15 @@ from dpconvex.inputs.settings import (
 )
 from dpconvex.inputs.training_data import map_training_rows, read_features, read_training
 from dpconvex.losses import Huber, Logistic, Pinball, SeveralMarginLoss, Squared, Tweedie
-from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation, resolve_mechanism
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.mechanism import certified_kind, resolve_mechanism
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.excess_risk import linear_preset
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import GaussianDP, PureDP
+from dpconvex.planning.mechanism_choice import (
+    check_intervals_are_offered,
+    decide_fit,
+    is_auto,
+)
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -100,7 +105,7 @@ class PrivateLinearModel(PrivateModel):
     coef_: NDArray[np.float64] = field(init=False)
     intercept_: float | Array = field(init=False)
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise parameter_error(
@@ -141,31 +146,27 @@ class PrivateLinearModel(PrivateModel):
         loss: SeveralMarginLoss,
         margins: str,
         parameters: Facts,
-    ) -> MechanismPlan:
+    ) -> FitDecision:
+        """Decide a fit of several margins that share coefficients."""
         owner = type(self).__name__
-        named = (
-            "gradient"
-            if isinstance(self.mechanism, str) and self.mechanism == "auto"
-            else self.mechanism
+        mechanism: object = self.mechanism
+        carried = is_auto(mechanism) or (
+            resolve_mechanism(mechanism, owner).carries.several_margins
         )
-        mechanism = resolve_mechanism(named, owner)
-        if (
-            not isinstance(mechanism, NoisyGradientDescent)
-            or mechanism.plain
-            or self.fit_intercept is False
-        ):
+        if not carried or self.fit_intercept is False:
             raise ValueError(
                 f"{owner} needs mechanism 'auto' or 'gradient' and fit_intercept=True: {margins} "
                 "share coefficients, which no other proof here covers. Leave both out."
             )
-        facts = self._public_facts(privacy_unit, n_features)
-        bounds = facts.linear_bounds(
-            loss, self.neighbors, check_optional_positive("alpha", self.alpha, owner) or 0.0
+        request = self._public_facts(privacy_unit, n_features)
+        request = replace(
+            request,
+            task="shared coefficients",
+            bounds=request.linear_bounds(loss),
+            alpha=check_optional_positive("alpha", self.alpha, owner),
+            last_parameters=parameters,
         )
-        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
-        return self._certified_plan(
-            facts, mechanism, bounds, {"gradient": mechanism.settings(), **parameters}
-        )
+        return decide_fit(mechanism, request)
 
     def certify(
         self,
@@ -217,7 +218,7 @@ class PrivateLinearModel(PrivateModel):
         return self._fit(X, y, sample_weight, groups)
 
     def _objectives(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
+        self, X: object, targets: Sequence[object], plan: FitDecision, weights: RowWeights | None
     ) -> Sequence[Objective | list[Rows]]:
         owner = type(self).__name__
         certificate = plan.certificate
@@ -227,10 +228,9 @@ class PrivateLinearModel(PrivateModel):
         if weights is not None or factors is not None:
             weights = round_row_weights(weights, certificate.bounds, factors)
         rows = [map_training_rows(X, target, plan, owner, weights) for target in targets]
-        if not isinstance(plan.mechanism, NoisyGradientDescent):
+        if not plan.mechanism.takes_rows:
             return [self._objective(each, certificate) for each in rows]
-        together = certificate.parameters["gradient"].get("targets", 1) > 1
-        return [rows] if together else [[each] for each in rows]
+        return [rows] if plan.targets > 1 else [[each] for each in rows]
 
     def _class_weights(self, targets: Sequence[object]) -> Array | None:
         return None
@@ -241,14 +241,14 @@ class PrivateLinearModel(PrivateModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         clean = (
-            PartitionTargets(partition_numbers)
+            PartitionTargets(read_target_numbers)
             if setting_checks.invalid_rows_setting(self)
             else None
         )
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [y], X.shape
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         several = isinstance(plan.certificate.parameters.get("quantile"), list)
         found = list(np.atleast_2d(coefficients[0])) if several else coefficients
         self.coef_, self.intercept_ = self._in_user_units(found, plan)
@@ -266,7 +266,7 @@ class PrivateLinearModel(PrivateModel):
             released["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
 
     @staticmethod
-    def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
+    def _in_user_units(coefficients: list[Array], plan: FitDecision) -> tuple[Array, Array]:
         assert plan.row_map is not None
         coef = []
         intercept = []
@@ -416,7 +416,15 @@ class LinearConfidenceIntervals(PrivateLinearModel):
     inference: bool = False
     smooth: Sequence[tuple[int, int, float]] | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
+        request = super()._public_facts(privacy_unit, n_features)
+        if self.smooth is None:
+            return request
+        owner = type(self).__name__
+        curves = setting_checks.check_smooth_setting(self.smooth, request.n_features, owner)
+        return replace(request, curves=curves)
+
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         stated = certificate.parameters
         smooth = None if self.smooth is None else list(map(list, self.smooth))
         return {
@@ -427,11 +435,13 @@ class LinearConfidenceIntervals(PrivateLinearModel):
 
     def _interval_plan(
         self,
-        facts: PublicModelFacts,
+        request: FitRequest,
+        task: str,
         loss: Logistic | Pinball | Tweedie,
         own: Facts,
         levels: tuple[float, ...] = (0.5,),
-    ) -> MechanismPlan:
+    ) -> FitDecision:
+        """Decide a fit that pays for intervals, by the mechanism that offers them."""
         for level in levels:
             if not _FARTHEST_LEVEL <= level <= 1 - _FARTHEST_LEVEL:
                 raise ValueError(
@@ -441,33 +451,27 @@ class LinearConfidenceIntervals(PrivateLinearModel):
                     "instead."
                 )
         rare = max(1.0, *(_RARE_VARIANCE / (level * (1 - level)) for level in levels)) ** 2
-        self._check_inference(facts, fit_kind_of_loss(loss), own.get("problems", len(levels)), rare)
+        problems = own.get("problems", len(levels))
+        self._check_inference(request, fit_kind_of_loss(loss), problems, rare)
         if self.mechanism != "auto":
             allowed = "'auto' with inference=True, which has one of its own"
             raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
-        several = levels if len(levels) > 1 else ()
-        return self._descent_plan(
-            facts, NoisyGradientDescent(), loss, 0.0, {**own, "inference": True}, several
+        return decide_fit(
+            self.mechanism,
+            replace(
+                request,
+                task=task,
+                bounds=request.linear_bounds(loss),
+                problems=own.get("problems", 1),
+                levels=levels if len(levels) > 1 else (),
+                raw_target=loss.kind != "margin" and request.parameters["target_bounds"] is None,
+                inference=True,
+                last_parameters={**own, "inference": True},
+            ),
         )
 
-    def _descent_plan(
-        self,
-        facts: PublicModelFacts,
-        mechanism: NoisyGradientDescent,
-        loss: Logistic | Pinball | Squared | Tweedie,
-        alpha: float,
-        parameters: Facts,
-        levels: tuple[float, ...] = (),
-    ) -> MechanismPlan:
-        bounds = facts.linear_bounds(loss, self.neighbors, alpha)
-        bounds = replace(bounds, max_norm=facts.row_map.weighted(mechanism.clip_limit).max_norm)
-        settings = mechanism.settings(levels=levels)
-        if loss.kind != "margin" and facts.parameters["target_bounds"] is None:
-            settings["raw_target"] = True
-        return self._certified_plan(facts, mechanism, bounds, {"gradient": settings, **parameters})
-
     def _check_inference(
-        self, facts: PublicModelFacts, kind: str, problems: int = 1, rare: float = 1.0
+        self, facts: FitRequest, kind: str, problems: int = 1, rare: float = 1.0
     ) -> None:
         """Raise where a linear fit has no intervals: by public facts alone, before anything is
         charged.
@@ -564,7 +568,7 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         >>> from dpconvex import DPLinearRegression
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(0, 1, (20_000, 1))
-        ... y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
+        >>> y = 3 + 2 * X[:, 0] + rng.normal(0, 1, 20_000)
         >>> facts = {"feature_bounds": (0, 1), "target_bounds": (0, 10), "random_state": 0}
         >>> table = (
         ...     DPLinearRegression(epsilon=1.0, inference=True, **facts)
@@ -737,7 +741,7 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
     >>> from dpconvex import DPLinearRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, (20_000, 2))
-    ... y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
+    >>> y = 3 + X @ [1.0, -0.5] + rng.normal(0, 1, 20_000)
     >>> model = DPLinearRegression(
     ...     epsilon=1.0, feature_bounds=(0, 10), target_bounds=(-10, 20), random_state=0
     ... )
@@ -745,44 +749,31 @@ class DPLinearRegression(LinearConfidenceIntervals, PrivateLinearRegressor):
     array([ 1. , -0.5])
     """
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
-        plain = Squared() if certificate.mechanism == "gradient" else Huber(_HUBER_WIDTH)
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
+        limited = certified_kind(certificate).limits_slopes
+        plain = Squared() if limited else Huber(_HUBER_WIDTH)
         return {
             **super()._stated(certificate, facts),
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (certificate.bounds.loss, plain),
         }
 
-    def _chosen(self, facts: PublicModelFacts) -> NoisyGradientDescent | OutputPerturbation:
-        named: dict[str, NoisyGradientDescent | OutputPerturbation]
-        named = {"gradient": NoisyGradientDescent(), "output": OutputPerturbation()}
-        named["auto"] = named["output" if isinstance(facts.guarantee, PureDP) else "gradient"]
-        if isinstance(self.mechanism, str) and self.mechanism in named:
-            return named[self.mechanism]
-        if isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
-            return self.mechanism
-        allowed = "'auto', 'gradient', 'output' or an object of theirs"
-        raise parameter_error("mechanism", type(self).__name__, allowed, repr(self.mechanism))
-
-    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
-        facts = self._public_facts(privacy_unit, n_features)
-        mechanism = self._chosen(facts)
-        alpha = check_optional_positive("alpha", self.alpha, type(self).__name__)
-        parameters: Facts = {"inference": True} if self.inference else {}
+    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> FitDecision:
+        request = self._public_facts(privacy_unit, n_features)
+        request = replace(
+            request,
+            task="means",
+            bounds=request.linear_bounds(Squared()),
+            smooth_loss=Huber(_HUBER_WIDTH),
+            alpha=check_optional_positive("alpha", self.alpha, type(self).__name__),
+            raw_target=request.parameters["target_bounds"] is None,
+            inference=bool(self.inference),
+            last_parameters={"inference": True} if self.inference else {},
+        )
         if self.inference:
-            if not isinstance(mechanism, NoisyGradientDescent):
-                raise ValueError(
-                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism "
-                    "'gradient', which offers Gaussian DP and (epsilon, delta)-DP. Give delta "
-                    "above 0, or leave it at False."
-                )
-            self._check_inference(facts, "squares")
-        if isinstance(mechanism, NoisyGradientDescent):
-            return self._descent_plan(facts, mechanism, Squared(), alpha or 0.0, parameters)
-        bounds = facts.linear_bounds(Huber(_HUBER_WIDTH), self.neighbors)
-        if alpha is None:
-            alpha = linear_preset(bounds, facts.guarantee, radius=1.0).alpha
-        return self._certified_plan(facts, mechanism, replace(bounds, alpha=alpha), parameters)
+            check_intervals_are_offered(self.mechanism, request)
+            self._check_inference(request, "squares")
+        return decide_fit(self.mechanism, request)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         return [] if self.inference else linear_shrinkage_facts(self.released_)

@@ -1,35 +1,39 @@
 """Private models: the behaviour of every estimator, and the one path from data to coefficients.
 
-    PublicModelFacts checked parameters and the shape of the data -> MechanismRequest the same, as
-    the choice of a mechanism takes it; -> MechanismChoice: its bounds, parameters -> Certificate
-    noise by a CertificateCalibration (for 'gradient' a FitPlan), checked by a CertificateProof ->
-    MechanismPlan mechanism, certificate, row map; then the ledger is charged -> run_mechanism
-    ``Mechanism.release`` adds the stated noise ('gradient' by the certificate's FitConfig)
+Two carriers are all there is between an estimator and the core
+(:mod:`dpconvex.mechanisms.request_and_decision`):
 
-``PrivateModel._fit`` calls, in this order, ``_read``, ``_plan``, ``_objectives``, `run_mechanism`
-and ``_store``. Before the run, values of the data are only checked. A fit either succeeds or leaves
-no trace on the model.
+- ``FitRequest``: what is asked. Checked settings, public facts, the loss.
+- ``FitDecision``: what was decided. A mechanism's ``prepare`` chooses what was left open, its
+  calibration derives noise, and the certificate is proved; beside it are the settings that the run
+  uses and how rows are mapped.
+
+``PrivateModel._fit`` calls, in this order, ``_read``, ``_plan``, which returns the decision,
+``_objectives``, `run_mechanism`, which charges the ledger and lets the mechanism release, and
+``_store``. Before the run, values of the data are only checked. A fit either succeeds or leaves no
+trace on the model.
 """
 
 from __future__ import annotations
 
-import math
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import KW_ONLY, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import MOST_FEATURES, check_count, parameter_error
-from dpconvex.engine import EngineError, RowMap
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows
+from dpconvex.core.certificate import TABLE_RECORDS, Certificate, CertificateError
+from dpconvex.core.checks import MOST_FEATURES, check_count, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.noise_source import Seed
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Rows
+from dpconvex.engine import EngineError
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.inputs import records, settings
 from dpconvex.inputs.people_and_weights import (
@@ -38,24 +42,14 @@ from dpconvex.inputs.people_and_weights import (
     read_row_weights,
     split_people,
 )
+from dpconvex.inputs.pipelines import PrivateStep
 from dpconvex.inputs.settings import noise_source_setting
-from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
-    TABLE_RECORDS,
-    Certificate,
-    CertificateError,
-    PrivacyWarning,
-)
-from dpconvex.privacy.description import DescribableLoss, Facts
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.charging import charge_private_model
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.noise.noise_source import Seed
-from dpconvex.privacy.preprocessing_selection_certificates import SelectionCertificate
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -63,60 +57,10 @@ if TYPE_CHECKING:
 
 # By name, a setting as a certificate states it and as the estimator's parameters give it.
 StatedSettings = dict[str, tuple[object, object]]
-AnyBounds = TypeVar("AnyBounds", bound=Bounds)
-
-
-@dataclass(frozen=True)
-class PublicModelFacts:
-    """The checked public settings of a fit; targets are mapped to
-    ``(y - target_shift) * target_scale``.
-    """
-
-    guarantee: Guarantee
-    n_samples: int  # public number of records
-    parameters: Facts  # settings that the certificate states
-    privacy_unit: PersonUnit
-    ignored_rows: bool = False  # whether invalid rows are ignored
-    row_map: RowMap = None  # type: ignore[assignment]  # of rows to their bounds; records that are matrices have none
-    target_shift: float = 0.0
-    target_scale: float = 1.0
-
-    def bounds_of(
-        self, kind: Callable[..., AnyBounds], loss: DescribableLoss, neighbors: str, **own: object
-    ) -> AnyBounds:
-        """Return a private model's bounds, of this kind and with these facts of its own, for
-        this loss.
-        """
-        row_map = self.row_map
-        unit = self.privacy_unit
-        longest = row_map.max_norm
-        return kind(
-            n_samples=self.n_samples,
-            n_features=row_map.n_features,
-            loss=loss,
-            row_norm=row_map.row_norm,
-            max_norm=longest
-            if math.isfinite(longest)
-            else row_map.row_norm,  # else rows are shortened
-            fit_intercept=row_map.fit_intercept,
-            neighbors=neighbors,
-            people=unit.people,
-            rows_per_person=unit.rows_each,
-            weighted_rows=unit.weighted,
-            **own,
-        )
-
-    def linear_bounds(
-        self, loss: DescribableLoss, neighbors: str, alpha: float = 0.0
-    ) -> LinearBounds:
-        """Return the bounds of a linear model with this loss and penalty."""
-        return self.bounds_of(
-            LinearBounds, loss, neighbors, alpha=alpha, ignored_rows=self.ignored_rows
-        )
 
 
 def run_mechanism(
-    plan: MechanismPlan, objectives: Sequence[Objective | list[Rows]], model: PrivateModel
+    decision: FitDecision, objectives: Sequence[Objective | list[Rows]], model: PrivateModel
 ) -> tuple[list[Array], Facts]:
     """Run a private model's mechanism: return each problem's coefficients, in mapped units, and
     other releases.
@@ -124,7 +68,7 @@ def run_mechanism(
     The rows of ``objectives`` have passed all checks: from here on nothing depends on data but
     through noise. The model's ledger is charged once, before noise is drawn.
     """
-    certificate = plan.certificate
+    certificate = decision.certificate
     owner = type(model).__name__
     if (
         len(objectives) != certificate.problems
@@ -136,7 +80,7 @@ def run_mechanism(
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
     warn_of_privacy_cost(
-        certificate
+        certificate, decision.settings
     )  # first: where warnings are errors, a fit that does not run is not charged
     charge_private_model(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
@@ -146,7 +90,9 @@ def run_mechanism(
         released: Facts = {}
         try:
             with without_model_warnings():
-                theta = plan.mechanism.release(objective, certificate, noise, released)
+                theta = decision.mechanism.release(
+                    objective, certificate, noise, released, decision.settings
+                )
         except EngineError as error:
             raise type(error)(f"{error} {_SPENT}") from None
         except BaseException as error:  # whoever interrupts a fit should know it, too
@@ -160,51 +106,6 @@ def run_mechanism(
     return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
 
 
-def charge_private_model(
-    ledger: Ledger | None, certificate: Any, description: str, mechanism: str | None = None
-) -> None:
-    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never
-    privacy.
-
-    Without one, warn once where a search of scikit-learn's fits private models, and nothing counts
-    its fits. The functions that are running decide, in whatever thread or process: no data, and no
-    estimator is looked into.
-    """
-    if ledger is not None:
-        ledger.charge(
-            certificate.guarantee,
-            mu=None if isinstance(certificate, SelectionCertificate) else certificate.gaussian_mu(),
-            mechanism=certificate.mechanism if mechanism is None else mechanism,
-            description=description,
-            neighbors=certificate.neighbors,
-            unit=certificate.unit,
-        )
-        return
-    charging = sys._getframe(1)
-    frame = charging.f_back
-    own = charging.f_globals["__name__"]
-    while frame is not None and not _SEARCHES_TOLD:
-        module = str(frame.f_globals.get("__name__"))
-        if (
-            module in ("dpconvex.selection", "dpconvex.intervals") and module != own
-        ):  # they charge for what they fit
-            return
-        if module.startswith("sklearn.model_selection."):
-            _SEARCHES_TOLD.append(module)
-            warnings.warn(
-                "A search or cross-validation of scikit-learn fits many times, and no ledger "
-                "counts the fits: its result promises the sum of all of them. It also selects by "
-                "scores without noise, which no budget covers. Give the estimator a ledger, or "
-                "choose with dpconvex.selection.DPSelect. Said once.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
-        frame = frame.f_back
-
-
-_SEARCHES_TOLD: list[
-    str
-] = []  # once in a process: scikit-learn resets the filters of warnings for every fit
 _SPENT = (
     "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
     "costs as much again."
@@ -235,7 +136,7 @@ def keep_model_on_failure(model: object) -> Iterator[None]:
 
 
 @with_parameters
-class PrivateModel(BaseEstimator):
+class PrivateModel(PrivateStep, BaseEstimator):
     """Base of all estimators; subclasses read data (``_read``), plan (``_plan``) and store
     (``_store``).
 
@@ -265,10 +166,12 @@ class PrivateModel(BaseEstimator):
     invalid_rows : {"error", "ignore"}
         What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which
-        classifiers need ``classes``, counts it nowhere. Columns of text are then read cell by cell,
-        since one cell can make text of its column, and what is no number is invalid. Descents and
-        least squares then pay for the number of valid records, ``released_["mass"]``; others divide
-        by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
+        classifiers need ``classes``, counts it nowhere. Every record is then read by itself: arrays
+        and dataframes have a public shape, lists, tuples and generators are taken where
+        ``feature_bounds`` (or costs) have an entry for each column, and text is read cell by cell.
+        Descents and least squares then pay for the number of valid records, ``released_["mass"]``;
+        others divide by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times
+        as much.
     sampler : {"auto", "exact"}
         Where noise is drawn, on a public grid: by dpconvex, or by opendp, at about 20 microseconds
         a number.
@@ -313,7 +216,7 @@ class PrivateModel(BaseEstimator):
     takes_matrices: ClassVar[bool] = False  # whether a record is a matrix
     _ordered_classes: ClassVar[bool] = False  # whether labels keep the order of ``classes``
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         """Check the settings that every private model has; raises before any budget is charged."""
         owner = type(self).__name__
         check_count("n_samples", f"{owner}.certify", privacy_unit.count)
@@ -325,7 +228,8 @@ class PrivateModel(BaseEstimator):
                 "ledger", owner, allowed, type(self.ledger).__name__, remedy, kind=TypeError
             )
         ignored = settings.invalid_rows_setting(self)
-        return PublicModelFacts(
+        return FitRequest(
+            owner=owner,
             guarantee=settings.resolve_budget_setting(self.epsilon, self.delta, self.mu, owner),
             n_samples=settings.resolve_samples_setting(
                 self.neighbors, self.nominal_samples, privacy_unit.count, owner
@@ -337,64 +241,32 @@ class PrivateModel(BaseEstimator):
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
                 **({"records": TABLE_RECORDS} if privacy_unit.of_table else {}),
             },
-            privacy_unit=privacy_unit,
+            n_features=int(n_features),
+            neighbors=self.neighbors,
+            people=privacy_unit.people,
+            rows_per_person=privacy_unit.rows_each,
+            weighted_rows=privacy_unit.weighted,
             ignored_rows=ignored,
-        )
-
-    def _certified_plan(
-        self,
-        facts: PublicModelFacts,
-        mechanism: Mechanism,
-        bounds: Bounds,
-        parameters: Facts,
-        row_map: RowMap | None = None,
-    ) -> MechanismPlan:
-        smooth = getattr(self, "smooth", None)
-        if smooth is not None:
-            curves = settings.check_smooth_setting(
-                smooth, facts.row_map.n_features, type(self).__name__
-            )
-            if "gradient" not in parameters or self.inference:
-                raise ValueError(
-                    f"The 'smooth' parameter of {type(self).__name__} must be None with "
-                    "inference=True, and with other mechanisms than 'gradient'. Got curves "
-                    "instead. Leave them out, or take the default."
-                )
-            parameters = {**parameters, "gradient": {**parameters["gradient"], "smooth": curves}}
-        stated = {**facts.parameters, **parameters}
-        certificate = mechanism.certify(
-            bounds, facts.guarantee, stated, seeded=self.random_state is not None
-        )
-        row_map = row_map or facts.row_map
-        # Without feature_bounds, NoisyGradientDescent clips columns at a public limit and weights
-        # long rows.
-        if (
-            isinstance(mechanism, NoisyGradientDescent)
-            and row_map is facts.row_map
-            and row_map.low is None
-        ):
-            row_map = facts.row_map.weighted(mechanism.clip_limit)
-        return MechanismPlan(
-            mechanism, certificate, row_map, facts.target_shift, facts.target_scale
+            seeded=self.random_state is not None,
         )
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         """Return checked data, the target of each problem, and the shape that `_plan` takes."""
         raise AttributeError(f"{type(self).__name__} does not say how to read data.")
 
-    def _plan(self, *shape: Any) -> MechanismPlan:
+    def _plan(self, *shape: Any) -> FitDecision:
         """Decide from public facts alone which mechanism runs, with which parameters and noise."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
     def _objectives(
-        self, X: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
+        self, X: object, targets: Sequence[object], plan: FitDecision, weights: RowWeights | None
     ) -> Sequence[Objective | list[Rows]]:
-        """Return an objective per problem, or for 'gradient' the rows alone, in a list with each
-        of their targets.
+        """Return an objective per problem; or the rows alone, in a list with each of their
+        targets, for a mechanism that takes rows.
         """
         raise AttributeError(f"{type(self).__name__} does not say what its objective is.")
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         """Keep the released coefficients of each problem, in the user's units."""
         raise AttributeError(f"{type(self).__name__} does not say what it keeps.")
 
@@ -406,7 +278,7 @@ class PrivateModel(BaseEstimator):
         """Return what confidence intervals are about, where it is not what a reader expects."""
         return None
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         """Return this estimator's own settings, by name, as a certificate states them and as
         they should be.
         """
@@ -431,10 +303,10 @@ class PrivateModel(BaseEstimator):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
                 X, targets, (n_rows, *shape) = self._read(X, y)
+                unit, weights = read_row_weights(self, X, sample_weight, groups)
             records.require_expected_records(n_rows, expected)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
-            unit, weights = read_row_weights(self, X, sample_weight, groups)
             unit = replace(unit, count=max(1, unit.count), of_table=of_table)
             plan = self._plan(unit, *shape)
             with without_model_warnings():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -18,33 +19,39 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import PartitionTargets, partition_numbers
-from dpconvex.engine.rows import is_partitioned
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.description import describe
+from dpconvex.core.guarantees import PureDP
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.rows import is_partitioned
+from dpconvex.engine.dask.partitions import PartitionTargets
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
     linear_shrinkage_facts,
 )
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs import settings
+from dpconvex.inputs.containers import (
+    as_marked_column,
+    as_marked_table,
+    declared_columns,
+    is_plain_container,
+    read_rows,
+    read_target_numbers,
+    undeclared_width,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
 from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
 from dpconvex.inputs.training_data import read_training, shape_of_data
-from dpconvex.losses import Pinball
-from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.planning.excess_risk import may_be_level
-from dpconvex.planning.mechanism_choice import (
-    MechanismChoice,
-    MechanismRequest,
-    choose_quantile_mechanism,
-)
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import describe
+from dpconvex.losses import Pinball, PointwiseLoss
+from dpconvex.mechanisms.mechanism import certified_kind
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
+from dpconvex.planning.mechanism_choice import decide_fit
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 
 
@@ -80,7 +87,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         """
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         kernel = settings.resolve_kernel_setting(self.kernel, type(self).__name__)
         named = certificate.parameters.get("quantile")
         levels = self._quantile_levels(len(named) if isinstance(named, list) else None)
@@ -117,56 +124,54 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["kind of smoothing"] = (envelopes, False)
         if smooth:
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
-            if certificate.mechanism == "objective" and bandwidth is None:
+            if bandwidth is None:
                 # Smoothing moves quantiles, so the level that is smoothed may be another one,
-                # within limits.
-                stated["loss"] = (
-                    type(base) is Pinball and may_be_level(base.quantile, level),
-                    True,
-                )
+                # within limits that the mechanism has.
+                moved = certified_kind(certificate).may_smooth_level
+                stated["loss"] = (type(base) is Pinball and moved(base.quantile, level), True)
         if bandwidth is not None:
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_targets: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         owner = type(self).__name__
         levels = self._quantile_levels(n_targets)
         several = levels if isinstance(levels, tuple) else (levels,)
         quantile = max(
             several, key=lambda level: abs(level - 0.5)
         )  # of the steepest loss, for bounds
+        loss = Pinball(quantile)
         facts = self._public_facts(privacy_unit, n_features)
+        named = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
         if self.inference is not False:
-            named = {"quantile": list(levels) if isinstance(levels, tuple) else levels}
             return cast(LinearConfidenceIntervals, self)._interval_plan(
-                facts, Pinball(quantile), named, several
+                facts, "quantiles", loss, named, several
             )
         bandwidth = settings.check_optional_positive(
             "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
         )
-        request = MechanismRequest(
+        request = replace(
+            facts,
+            task="quantiles",
+            parameters={**facts.parameters, **named},
+            bounds=facts.linear_bounds(loss),
             kernel=settings.resolve_kernel_setting(self.kernel, owner),
-            guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(Pinball(quantile), self.neighbors),
             alpha=settings.check_optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
+            states_bandwidth=True,
             levels=several if len(several) > 1 else (),
             targets=len(several) if self._target_of_each_level else 1,
-            row_map=facts.row_map,
             raw_target=facts.parameters["target_bounds"] is None,
+            envelope=partial(_quantile_envelope, loss) if self._envelopes(owner) else None,
         )
-        chosen = choose_quantile_mechanism(self.mechanism, request, owner)
-        if self.smoothing != "convolution" and self._envelopes(owner):
-            chosen = _quantile_envelope_choice(chosen, quantile, owner)
-        parameters = {
-            "quantile": list(levels) if isinstance(levels, tuple) else levels,
-            **chosen.parameters,
-        }
-        if chosen.bandwidth is not None:
-            parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
-        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters)
+        if request.levels and isinstance(request.guarantee, PureDP):
+            raise ValueError(
+                f"Several quantiles in one fit of {owner} need an (epsilon, delta) or mu budget. "
+                "Got pure epsilon instead. Give a delta above 0, or fit one quantile at a time."
+            )
+        return decide_fit(self.mechanism, request)
 
     def _envelopes(self, owner: str) -> bool:
         if self.smoothing not in ("convolution", "moreau"):
@@ -190,25 +195,13 @@ def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
     return MoreauLoss(loss, convolve(loss, kernel, width).smoothness)
 
 
-def _quantile_envelope_choice(chosen: MechanismChoice, level: float, owner: str) -> MechanismChoice:
-    """Return a quantile's choice whose smoothed loss is an envelope of the same curvature: noise
-    stays.
+def _quantile_envelope(plain: Pinball, loss: PointwiseLoss) -> PointwiseLoss:
+    """Return the envelope with the curvature of a quantile's convolved loss, so that noise stays;
+    what is kinked is not smoothed, or by the mechanism itself.
     """
-    if chosen.mechanism.name == "gradient":
-        raise ValueError(
-            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism "
-            "'gradient', which descends along convolved slopes. Got 'moreau' instead. Use "
-            "'objective', 'output', 'sgd' or a phased one."
-        )
-    bounds = cast(LinearBounds, chosen.bounds)
-    loss = bounds.loss
-    if not isinstance(
-        loss, ConvolvedLoss
-    ):  # kinked: nothing is smoothed, or by the mechanism itself
-        return chosen
-    return replace(
-        chosen, bounds=replace(bounds, loss=_envelope(Pinball(level), loss.kernel, loss.bandwidth))
-    )
+    if not isinstance(loss, ConvolvedLoss):
+        return loss
+    return _envelope(plain, loss.kernel, loss.bandwidth)
 
 
 @with_parameters
@@ -291,7 +284,8 @@ class DPNewsvendor(PrivateQuantileModel):
     ----------
     underage_cost, overage_cost : float or sequence of float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0; of all products, or one of
-        each.
+        each. With ``invalid_rows="ignore"`` a list of demands needs the cost of each product, which
+        says how many there are; arrays and dataframes do so themselves.
 
     Attributes
     ----------
@@ -390,11 +384,13 @@ class DPNewsvendor(PrivateQuantileModel):
         unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
         return self._plan(unit, n_features, n_products).certificate
 
-    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
+    def _read(self, X: Any, y: Any) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
-        table = isinstance(self._quantile_levels(), tuple)
-        if isinstance(y, (list, tuple)) and settings.invalid_rows_setting(self):
-            y = np.asarray(y, dtype=object)  # one cell must not make text of the others
+        levels = self._quantile_levels()
+        table = isinstance(levels, tuple)
+        ignored = settings.invalid_rows_setting(self)
+        if ignored:
+            y = self._demands_by_record(y, len(levels) if isinstance(levels, tuple) else None)
         shape = shape_of_data(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
         # What is no table of numbers is refused as any other target is.
@@ -417,7 +413,9 @@ class DPNewsvendor(PrivateQuantileModel):
         texts = {name for name in names if isinstance(name, str)}
         if names and len(texts) == len(names):
             self.product_names_ = [str(name) for name in names]
-        clean = PartitionTargets(partition_numbers) if settings.invalid_rows_setting(self) else None
+        clean = PartitionTargets(read_target_numbers) if ignored else None
+        if ignored and is_plain_container(X):  # read once for all products
+            X = as_marked_table(X, declared_columns(self.feature_bounds), owner)
         found = []
         least = settings.least_rows(self.neighbors)
         for column in np.asarray(y).T:
@@ -426,6 +424,22 @@ class DPNewsvendor(PrivateQuantileModel):
         # A record is a row of all demands: one that cannot be read makes all of it invalid.
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
+
+    def _demands_by_record(self, y: Any, products: int | None) -> Any:
+        """Return demands whose invalid records are ignored: those of containers that declare no
+        shape as an array of one column per product, others as they are.
+        """
+        owner = type(self).__name__
+        if is_plain_container(y) and products is None:
+            remedy = "give the costs of each product, like underage_cost=[3.0]"
+            raise undeclared_width("y", y, owner, "products", remedy)
+        if is_partitioned(y) or public_column_names(y) is not None:  # a table
+            return y
+        column = as_marked_column("y", y, owner)
+        objects = isinstance(column, np.ndarray) and column.dtype.kind == "O"
+        if products is not None and objects and column.ndim == 1:
+            return read_rows(column, products)
+        return column
 
     def _problem_name(self, problem: int) -> str:
         names = vars(self).get("product_names_")

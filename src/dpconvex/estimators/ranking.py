@@ -12,35 +12,38 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.utils import Tags
 
-from dpconvex.checks import check_count, parameter_error
-from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_count, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.rows import Rows
 from dpconvex.engine import RowMap
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse_rows import SparseRows
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.estimators.tilted_and_robust import MARGIN_LOSSES, tilted_or_robust_loss
 from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive
 from dpconvex.losses import Logistic, PairHinge, PointwiseLoss
 from dpconvex.losses.pair_losses import PairLoss
-from dpconvex.mechanisms.auc import ADDED
-from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, stated_farthest
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms import PrivateFitMechanism
+from dpconvex.mechanisms.mechanism import certified_kind
+from dpconvex.mechanisms.pairwise_objective_perturbation import ADDED
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, TopRankObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.mechanism_choice import choose_auc_mechanism, choose_pair_loss
-from dpconvex.planning.tilted_and_robust_penalties import (
-    output_penalty_mechanism,
-    top_rank_output_penalty,
+from dpconvex.planning.mechanism_choice import (
+    choose_pair_loss,
+    decide_fit,
+    is_auto,
+    named_mechanism,
+    ranking_mechanism,
 )
-from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import Facts
+from dpconvex.releases.perturbed_minimiser import LONGEST, WIDEST
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -141,20 +144,24 @@ class DPAUCClassifier(PrivateAUCModel):
     label_private: bool = True
     bandwidth: float | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         bounds = certificate.bounds
         parameters = certificate.parameters
         expected = self._auc_pair_bounds(facts)
-        if certificate.mechanism == "gradient":
-            row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
-            return {
+        if isinstance(bounds, LinearBounds):
+            single = single_records(facts, facts.row_map)
+            row_map = certified_kind(certificate).stated_map(certificate, single.row_map)
+            record = replace(single, row_map=row_map).linear_bounds(Logistic())
+            stated = {
                 "kind of bounds": (type(bounds), LinearBounds),
                 "loss": (bounds.loss, Logistic()),
                 "fit_intercept": (bounds.fit_intercept, True),
                 "row_norm": (bounds.row_norm, row_map.row_norm),
-                "max_norm": (bounds.max_norm, single.max_norm),
-                "ranking": (parameters["gradient"].get("ranking"), True),
+                "max_norm": (bounds.max_norm, record.max_norm),
             }
+            if "gradient" in parameters:
+                stated["ranking"] = (parameters["gradient"].get("ranking"), True)
+            return stated
         # The bounds are in units of a released length where there is one.
         found = parameters.get(LONGEST, bounds.row_norm), parameters.get(WIDEST, bounds.distance)
         # How far the hinge's kink is rounded by default may change.
@@ -173,7 +180,7 @@ class DPAUCClassifier(PrivateAUCModel):
             "diameter": (found[1], expected.distance),
         }
 
-    def _auc_pair_bounds(self, facts: PublicModelFacts) -> PairwiseBounds:
+    def _auc_pair_bounds(self, facts: FitRequest) -> PairwiseBounds:
         owner = type(self).__name__
         row_map = replace(facts.row_map, influence="shorten")
         bandwidth = check_optional_positive("bandwidth", self.bandwidth, owner)
@@ -200,7 +207,7 @@ class DPAUCClassifier(PrivateAUCModel):
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
@@ -212,33 +219,39 @@ class DPAUCClassifier(PrivateAUCModel):
                 "rows_per_person or weights: a person has rows of both labels, and keeps none of "
                 "them. Got False instead."
             )
-        row_map = replace(facts.row_map, influence="shorten")
         alpha = check_optional_positive("alpha", self.alpha, owner)
         # Counts of a private number of rows would need a search of their own.
         known = self.neighbors == "replace_one"
-        find_length = known and self.row_norm is None and row_map.low is not None
-        named = self.mechanism
-        descent = named if isinstance(named, NoisyGradientDescent) else NoisyGradientDescent()
-        weighted, single = single_records(facts, self.neighbors, descent.clip_limit)
-        # A person with rows of both labels is in pairs with itself: no bound is proven for means
-        # over pairs.
-        named = "gradient" if not whole and named == "auto" else named
-        chosen = choose_auc_mechanism(
-            named, bounds, single, facts.guarantee, alpha, find_length, owner
+        pairs = replace(
+            facts,
+            task="ranking",
+            parameters={**facts.parameters, **labels},
+            row_map=replace(facts.row_map, influence="shorten"),
+            bounds=bounds,
+            alpha=alpha,
+            find_length=known and self.row_norm is None and facts.row_map.low is not None,
         )
-        descends = isinstance(chosen.bounds, LinearBounds)
-        if not (whole or descends):
+        records = replace(single_records(pairs, facts.row_map), ranking=True)
+        mechanism: object = self.mechanism
+        if is_auto(mechanism):
+            # A person with rows of both labels is in pairs with itself: no bound is proven for
+            # means over pairs.
+            mechanism = ranking_mechanism(pairs, records) if whole else PrivateFitMechanism()
+        found = named_mechanism(mechanism, pairs)
+        if not isinstance(bounds, found.carries.bounds):
+            return decide_fit(found, records)
+        if not whole:
             raise ValueError(
                 f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, "
                 "rows_per_person or weights: how far a person can move a mean over pairs is not "
                 f"proven. Got {self.mechanism!r} instead."
             )
-        parameters = {**labels, **chosen.parameters}
-        mapping = weighted if descends else row_map
-        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, parameters, mapping)
+        return decide_fit(found, pairs)
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
+        if isinstance(bounds, LinearBounds):
+            return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
@@ -247,7 +260,7 @@ class DPAUCClassifier(PrivateAUCModel):
             cast("DaskRows | MemoryRows", rows), *facts, row_norm=row_norm
         )
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         super()._store(coefficients, plan)
         if "midpoint" in self.released_ and plan.row_map is not None:
             scale = np.array(plan.row_map.scale)
@@ -275,14 +288,12 @@ class DPAUCClassifier(PrivateAUCModel):
         ]
 
 
-def single_records(
-    facts: PublicModelFacts, neighbors: str, clip_limit: float
-) -> tuple[RowMap, LinearBounds]:
-    """Return how rows are mapped for a descent along the logistic loss of single records, and
-    its public facts.
+def single_records(request: FitRequest, row_map: RowMap) -> FitRequest:
+    """Return the request of a fit along the logistic loss of single records, of rows that are
+    mapped so: a ranking by the odds of a label has the largest AUC.
     """
-    row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
-    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), neighbors)
+    single = replace(request, row_map=replace(row_map, fit_intercept=True))
+    return replace(single, bounds=single.linear_bounds(Logistic()))
 
 
 @with_parameters
@@ -365,10 +376,9 @@ class DPTopRankClassifier(PrivateAUCModel):
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         owner = type(self).__name__
-        mechanism = output_penalty_mechanism(self.mechanism, owner)
-        parameters = self._two_labels(n_classes)
+        labels = self._two_labels(n_classes)
         privacy_unit.require_rows(
             owner, "how far a person can move the top of a list is not proven"
         )
@@ -385,14 +395,17 @@ class DPTopRankClassifier(PrivateAUCModel):
             neighbors=self.neighbors,
             **self._checked_top_and_min_positive(),
         )
-        alpha = check_optional_positive("alpha", self.alpha, owner)
-        if alpha is None:
-            alpha = top_rank_output_penalty(bounds, facts.guarantee, parameters)
-        return self._certified_plan(
-            facts, mechanism, replace(bounds, alpha=alpha), parameters, row_map
+        request = replace(
+            facts,
+            task="risk measures",
+            parameters={**facts.parameters, **labels},
+            row_map=row_map,
+            bounds=bounds,
+            alpha=check_optional_positive("alpha", self.alpha, owner),
         )
+        return decide_fit(self.mechanism, request)
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         bounds = certificate.bounds
         row_map = replace(facts.row_map, influence="shorten")
         return {

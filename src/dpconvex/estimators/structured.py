@@ -7,20 +7,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
+from functools import partial
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count, data_error, parameter_error
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_count, data_error, parameter_error
+from dpconvex.core.pointwise_losses import Huber, Logistic, PointwiseLoss
+from dpconvex.core.row_weights import RowWeights
 from dpconvex.engine.dask.partitions import partition_objects_to_numbers
-from dpconvex.engine.row_weights import RowWeights
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PrivateModel, PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import PrivateModel, StatedSettings
+from dpconvex.inputs.containers import (
+    is_plain_container,
+    objects_of,
+    read_array,
+    read_records,
+    read_rows,
+    read_target_numbers,
+    undeclared_width,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.records import are_of_table, check_table_setting, told_of_records
 from dpconvex.inputs.settings import (
@@ -29,14 +42,13 @@ from dpconvex.inputs.settings import (
     least_rows,
     resolve_kernel_setting,
 )
-from dpconvex.losses.pointwise import Huber, Logistic, PointwiseLoss
+from dpconvex.inputs.training_data import shape_of_data
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured_objective import StructuredObjective, StructuredRecords
-from dpconvex.planning.mechanism_choice import MechanismRequest, choose_structured_mechanism
+from dpconvex.planning.mechanism_choice import decide_fit
 from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector, moreau_vector
 from dpconvex.types import Array
 
@@ -74,7 +86,8 @@ class PrivateStructuredModel(PrivateModel):
     Notes
     -----
     An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for
-    all coefficients.
+    all coefficients. Matrices must then be an array, whose shape is public; targets may be a list,
+    read record by record.
 
     Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all
     parameters.
@@ -93,7 +106,7 @@ class PrivateStructuredModel(PrivateModel):
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         owner = type(self).__name__
         norm = check_optional_positive(
             "operator_norm", self.get_params(deep=False)["operator_norm"], owner
@@ -103,7 +116,7 @@ class PrivateStructuredModel(PrivateModel):
         facts = super()._public_facts(privacy_unit, n_features)
         return replace(facts, parameters={**facts.parameters, "operator_norm": norm})
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         owner = type(self).__name__
         loss = certificate.bounds.loss
         width = certificate.parameters.get("bandwidth")
@@ -146,7 +159,7 @@ class PrivateStructuredModel(PrivateModel):
         return resolve_kernel_setting(self.kernel, type(self).__name__)
 
     def _bounds(
-        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+        self, facts: FitRequest, n_features: int, n_outputs: int, **own: Any
     ) -> StructuredBounds:
         return StructuredBounds(
             n_samples=facts.n_samples,
@@ -157,7 +170,7 @@ class PrivateStructuredModel(PrivateModel):
             **own,
         )
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> MechanismPlan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int, n_outputs: int) -> FitDecision:
         owner = type(self).__name__
         facts = self._public_facts(privacy_unit, n_features)
         alpha, bandwidth = (
@@ -165,13 +178,19 @@ class PrivateStructuredModel(PrivateModel):
             for name in ("alpha", "bandwidth")
         )
         bounds = self._bounds(facts, n_features, n_outputs)
-        request = MechanismRequest(
-            facts.guarantee, bounds, self._kernel(n_outputs), alpha, bandwidth
+        request = replace(
+            facts,
+            task="matrices",
+            bounds=bounds,
+            kernel=self._kernel(n_outputs),
+            alpha=alpha,
+            bandwidth=bandwidth,
+            states_bandwidth=True,
+            envelope=None
+            if self.smoothing == "convolution"
+            else partial(self._smoothed_loss, bounds.loss),
         )
-        chosen = choose_structured_mechanism(self.mechanism, request, owner)
-        planned = cast(StructuredBounds, chosen.bounds)
-        fitted = replace(planned, loss=self._smoothed_loss(bounds.loss, planned.loss))
-        return self._certified_plan(facts, chosen.mechanism, fitted, chosen.parameters)
+        return decide_fit(self.mechanism, request)
 
     def certify(
         self, n_samples: int, n_features: int, n_outputs: int = 1, *, table: bool = False
@@ -206,16 +225,21 @@ class PrivateStructuredModel(PrivateModel):
     def _axes(self) -> int:
         return 3
 
+    def _declared_columns(self) -> int | None:
+        """Return the number of columns that a parameter declares, if there is one."""
+        return None
+
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
         axes = self._axes()
         ignored = invalid_rows_setting(self)
         least = least_rows(self.neighbors)
         matrices = read_structured_numbers(
-            "A", A, axes, owner, least, finite=not ignored, narrow=True
+            "A", A, axes, owner, least, not ignored, narrow=True, width=self._declared_columns()
         )
+        rows = matrices.shape[1] if axes == 3 else None
         targets = read_structured_numbers(
-            "Y", Y, axes - 1, owner, least, finite=not ignored, narrow=axes == 3
+            "Y", Y, axes - 1, owner, least, not ignored, narrow=axes == 3, width=rows
         )
         if targets.shape != matrices.shape[:-1]:
             wanted = "(n, m, d) and (n, m)" if axes == 3 else "(n, d) and (n,)"
@@ -232,10 +256,10 @@ class PrivateStructuredModel(PrivateModel):
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
     def _objectives(
-        self, A: object, targets: Sequence[object], plan: MechanismPlan, weights: RowWeights | None
+        self, A: object, targets: Sequence[object], plan: FitDecision, weights: RowWeights | None
     ) -> Sequence[Objective]:
         bounds = plan.certificate.bounds
-        limit = _structured_target_limit(plan.certificate)
+        limit = plan.mechanism.matrix_target_limit(plan.certificate, plan.settings)
         (Y,) = targets
         records = self._records(cast(Array, A), cast(Array, Y), bounds, limit)
         return [StructuredObjective(records, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
@@ -250,7 +274,7 @@ class PrivateStructuredModel(PrivateModel):
             A, Y, *norms, target_limit=limit, shared=bounds.shared, labelled=labelled
         )
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         (self.coef_,) = coefficients
         self.intercept_ = 0.0
 
@@ -293,27 +317,6 @@ class PrivateStructuredModel(PrivateModel):
         return tags
 
 
-def _structured_target_limit(certificate: Certificate) -> float:
-    """Return the public bound to which structured targets are clamped: margins hardly ever come
-    near it.
-
-    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are
-    far more records than the nominal number, targets are clamped a little early, which costs no
-    privacy.
-    """
-    bounds = certificate.bounds
-    terms = certificate.noise
-    n = bounds.n_samples
-    if "gradients" in terms:
-        descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
-        longest = bounds.whole_lipschitz + terms["gradients"].norm_upper_bound / descent.get(
-            "batch_size", n
-        )
-        return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    linear_norm = terms["objective"].norm_upper_bound / n if "objective" in terms else 0.0
-    return float(bounds.target_reach(linear_norm))
-
-
 def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
     """Return records with zeros in place of every one that holds NaN or infinity: their gradient
     is 0 everywhere.
@@ -324,15 +327,19 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 
 def read_structured_numbers(
     name: str,
-    data: object,
+    data: Any,
     axes: int,
     owner: str,
     least: int = 1,
     finite: bool = True,
     narrow: bool = False,
+    width: int | None = None,
 ) -> Array:
     """Return structured records' numbers, checked, float32 where they may be narrow; errors
     never quote a value.
+
+    Unless they must be finite, every record is read by itself, into rows of the public ``width``
+    where records are rows.
     """
     shape = _SHAPES[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
@@ -341,13 +348,15 @@ def read_structured_numbers(
             f"{problem} A record is a matrix here, and sparse data was passed. Use "
             f"{name}.toarray().reshape{shape}, or DPQuantileRegressor for sparse rows."
         )
-    if isinstance(data, np.ma.MaskedArray):
+    if finite and isinstance(data, np.ma.MaskedArray):
         raise TypeError(
             f"{problem} Got a masked array instead, whose masked values would be used. Use "
             f"{name}.filled(value) with a public value."
         )
+    if not finite:
+        data = _structured_records(name, data, axes, owner, width)
     try:
-        array = np.asarray(data) if finite else partition_objects_to_numbers(np.asarray(data))
+        array = np.asarray(data) if finite else partition_objects_to_numbers(data)
         if array.dtype.kind not in "fiub":
             raise TypeError(problem)
         if not (narrow and array.dtype == np.float32):
@@ -361,6 +370,24 @@ def read_structured_numbers(
     if finite and not all(np.isfinite(block).all() for block in blocks):
         raise ValueError(f"{problem} Got NaN or infinity instead.")
     return array
+
+
+def _structured_records(
+    name: str, data: Any, axes: int, owner: str, width: int | None
+) -> NDArray[Any]:
+    """Return records of which some may be invalid as an array; raise where nothing declares its
+    shape.
+    """
+    plain = is_plain_container(data)
+    if plain and (axes == 3 or (axes == 2 and width is None)):
+        what = "rows and columns" if axes == 3 else "columns"
+        raise undeclared_width(name, data, owner, what)
+    array = objects_of(read_records(name, data, owner)) if plain else read_array(name, data, owner)
+    if array.dtype.kind != "O" or array.ndim != 1:
+        return array
+    if axes == 1:
+        return read_target_numbers(array)
+    return array if axes == 3 or width is None else read_rows(array, width)
 
 
 @with_parameters
@@ -516,7 +543,7 @@ class DPL1Link(PrivateStructuredModel):
         return L1WithLink(outputs - 1, self._link_loss())
 
     def _bounds(
-        self, facts: PublicModelFacts, n_features: int, n_outputs: int, **own: Any
+        self, facts: FitRequest, n_features: int, n_outputs: int, **own: Any
     ) -> StructuredBounds:
         norm = check_optional_positive("link_norm", self.link_norm, type(self).__name__)
         shared = self._shared_matrix(n_features)
@@ -525,7 +552,7 @@ class DPL1Link(PrivateStructuredModel):
             facts, n_features, n_outputs if shared is None else len(shared) + 1, **own
         )
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         facts = super()._public_facts(privacy_unit, n_features)
         shared = self._shared_matrix(n_features)
         if shared is None:
@@ -536,7 +563,7 @@ class DPL1Link(PrivateStructuredModel):
     def _kernel(self, outputs: int) -> Kernel:
         return super()._kernel(max(2, outputs))
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         bounds = certificate.bounds
         stated["shared matrix"] = (
@@ -561,6 +588,10 @@ class DPL1Link(PrivateStructuredModel):
 
     def _axes(self) -> int:
         return 3 if self.matrix is None else 2
+
+    def _declared_columns(self) -> int | None:
+        shape = shape_of_data(self.matrix) or ()
+        return shape[1] if len(shape) == 2 else None
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         matrices, targets, (n_samples, n_features, n_outputs) = super()._read(A, Y)
@@ -631,7 +662,7 @@ class DPBowl(PrivateStructuredModel):
         stack, read, shape = super()._read(A, targets)
         owner = type(self).__name__
         ignored = invalid_rows_setting(self)
-        if np.ndim(level) == 0:
+        if isinstance(level, (Real, np.ndarray, np.generic)) and np.ndim(level) == 0:
             level = np.full(shape[0], level)
         levels = read_structured_numbers(
             "level", level, 1, owner, least_rows(self.neighbors), finite=not ignored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, cast
 
@@ -13,22 +13,36 @@ from scipy.special import expit
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import parameter_error
-from dpconvex.engine.dask.partitions import CELLWISE, PartitionTargets, partition_numbers
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.person_identifiers import exact_identifiers
+from dpconvex.engine.dask.partitions import (
+    CELLWISE,
+    PartitionTargets,
+    partition_number,
+    partition_numbers,
+)
 from dpconvex.estimators.linear import PrivateLinearModel, linear_shrinkage_facts
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
+from dpconvex.inputs.containers import (
+    is_plain_container,
+    read_array,
+    read_records,
+    read_target_numbers,
+    record_cells,
+    without_mask,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
-from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.settings import invalid_rows_setting, least_rows
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import DiscreteHazard
-from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.types import Array
 
 _MOST_PERIODS = 200
+_OBJECT_TYPES = ("object", "Object")  # of columns of numpy and pandas, and of polars
 _MOST_WEIGHT = 16.0  # of a record that was watched for long, where few are
 _PAIR_BLOCK = 1024  # records that are compared with all others at a time
 
@@ -56,11 +70,12 @@ def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
     """Return survival times as one column, negated where no event was seen; each from its own
     record. Arrays of text are read cell by cell with ``loose``, and refused otherwise.
     """
-    if isinstance(
-        y, (list, tuple)
-    ):  # of which numpy would find one type and shape, by all records together
-        return np.array([_signed_time(record) for record in y])
-    names = getattr(getattr(y, "dtype", None), "names", None)
+    if is_plain_container(y):
+        return _signed_records(read_records("y", y, owner))
+    if not hasattr(y, "dtype") and not hasattr(y, "columns") and hasattr(y, "__array__"):
+        y = read_array("y", y, owner)
+    dtype = getattr(y, "dtype", None)
+    names = getattr(dtype, "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
         if hasattr(y, "dask"):
             return y.map_blocks(signed_times, owner, loose, meta=np.empty(0))
@@ -69,6 +84,8 @@ def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
         event = y[names[0 if first else 1]]
     else:
         shape = shape_of_data(y) or ()
+        if len(shape) == 1 and str(dtype) in _OBJECT_TYPES and not hasattr(y, "dask"):
+            return _signed_records(exact_identifiers(y))
         if len(shape) != 2 or shape[1] == 1:
             return y
         if shape[1] != 2:
@@ -81,13 +98,14 @@ def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
                 return y.map_partitions(_signed_partition, owner, loose, meta=("time", np.float64))
             whole = y.rechunk({1: 2})
             return whole.map_blocks(signed_times, owner, loose, drop_axis=1, meta=np.empty(0))
-        table = np.asarray(y)
+        table = y if isinstance(y, np.ndarray) else np.asarray(y)
         time = table[:, 0]
         event = table[:, 1]
     if not {time.dtype.kind, event.dtype.kind} <= set("biufO" + (CELLWISE if loose else "")):
         raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
     time, event = (
-        partition_numbers(each) for each in (time, event)
+        partition_numbers(without_mask(each) if isinstance(each, np.ma.MaskedArray) else each)
+        for each in (time, event)
     )  # of floats: a 0 of whole numbers has no sign
     size = np.abs(time)
     return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
@@ -102,21 +120,20 @@ def _signed_partition(part: Any, owner: str, loose: bool) -> Any:
     return pd.Series(signed_times(part, owner, loose), index=part.index, name="time")
 
 
+def _signed_records(records: Iterable[Any]) -> Array:
+    """Return the signed survival times of records, each read by itself."""
+    return np.array([_signed_time(record) for record in records], dtype=np.float64)
+
+
 def _signed_time(record: Any) -> float:
-    """Return the signed survival time of one record of a list: a pair, or a number; NaN of
-    anything else.
-    """
-    pair = isinstance(record, (list, tuple)) or (
-        isinstance(record, np.ndarray) and record.ndim == 1
-    )
-    cells = np.empty(len(record) if pair else 1, dtype=object)
-    cells[:] = list(record) if pair else [record]
-    time, *event = partition_numbers(cells).tolist() or [math.nan]
-    if not event:
-        return float(time)
-    if len(event) > 1 or math.isnan(event[0]):
+    """Return the signed survival time of one record: a pair, or a number; NaN of anything else."""
+    numbers = [partition_number(cell) for cell in record_cells(record, 2)]
+    if len(numbers) == 1:
+        return numbers[0]
+    if len(numbers) != 2 or math.isnan(numbers[1]):
         return math.nan
-    return math.copysign(time, 1.0 if event[0] > 0 else -1.0)
+    time, event = numbers
+    return math.copysign(time, 1.0 if event > 0 else -1.0)
 
 
 @with_parameters
@@ -161,7 +178,7 @@ class DPDiscreteHazard(PrivateLinearModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 2))
     >>> time = rng.exponential(10 * np.exp(-X @ [1.0, -0.5]))
-    ... end = rng.uniform(0, 20, 20_000)
+    >>> end = rng.uniform(0, 20, 20_000)
     >>> y = np.column_stack([np.minimum(time, end), time <= end])
     >>> model = DPDiscreteHazard(
     ...     [2, 4, 6, 8, 10], epsilon=1.0, feature_bounds=(-1, 1), random_state=0
@@ -190,7 +207,7 @@ class DPDiscreteHazard(PrivateLinearModel):
             raise parameter_error("horizons", owner, allowed, f"{len(ends)} others")
         return ends
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         ends = self._public_horizons()
         return {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
@@ -198,7 +215,7 @@ class DPDiscreteHazard(PrivateLinearModel):
             "horizons": (certificate.parameters.get("horizons"), list(ends)),
         }
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> FitDecision:
         owner = type(self).__name__
         ends = self._public_horizons()
         if privacy_unit.people:
@@ -228,17 +245,16 @@ class DPDiscreteHazard(PrivateLinearModel):
         sample_weight, groups : array of shape (n_samples,), optional
             As for other linear models; groups need ``person_weight="rows"``.
         """
-        times = signed_times(y, type(self).__name__, loose=invalid_rows_setting(self))
-        with told_of_records(self, of_table=are_of_table(self, y)):
-            return self._fit(X, times, sample_weight, groups)
+        return self._fit(X, y, sample_weight, groups)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        clean = PartitionTargets(partition_numbers) if invalid_rows_setting(self) else None
+        y = signed_times(y, type(self).__name__, loose=invalid_rows_setting(self))
+        clean = PartitionTargets(read_target_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         outcomes = HazardOutcomes(self._public_horizons())
         return X, [outcomes(y) if isinstance(y, np.ndarray) else outcomes], X.shape
 
-    def _store(self, coefficients: list[Array], plan: MechanismPlan) -> None:
+    def _store(self, coefficients: list[Array], plan: FitDecision) -> None:
         coef, baseline = self._in_user_units(list(coefficients[0]), plan)
         self.coef_ = coef[0]
         self.intercept_ = float(baseline[0])

@@ -6,40 +6,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex import objectives
-from dpconvex.checks import check_number
-from dpconvex.engine.rows import Rows
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_number
+from dpconvex.core.description import Facts
+from dpconvex.core.rows import Rows
 from dpconvex.estimators.classification import ClassificationProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs.labels import label_set_facts
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_nonnegative_setting, check_optional_positive
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Loss, PointwiseLoss
-from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives import TiltedObjective, WorstShareObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.planning.tilted_and_robust_penalties import (
-    WALLS,
-    output_penalty_mechanism,
-    with_best_output_penalty,
-)
+from dpconvex.planning.mechanism_choice import decide_fit
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
     RobustBounds,
     TiltedBounds,
     WorstShareBounds,
 )
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.risk.tilted_and_robust_penalties import WALLS
 from dpconvex.smoothing import LogisticKernel, convolve
 
 MARGIN_LOSSES: dict[str, PointwiseLoss] = {
@@ -53,12 +48,6 @@ RESIDUAL_LOSSES: dict[str, PointwiseLoss] = {
     "absolute": convolve(Absolute(), LogisticKernel(), 0.05),
     "squared": Huber(2.0),
 }
-# Mean curvature and variance of predictions that are expected in mapped units, where targets fill
-# [-1, 1].
-_REGRESSION = {"curvature": 0.7, "margin_variance": 0.1}
-# Released coefficients below this many standard deviations of the noise are set to zero against a
-# linf adversary.
-_THRESHOLD = 2.0
 
 
 def tilted_or_robust_loss(
@@ -100,29 +89,26 @@ class TiltedOrRobustModel(PrivateLinearModel):
 
     def _plan(
         self, privacy_unit: PersonUnit, n_features: int, n_classes: int | None = None
-    ) -> MechanismPlan:
+    ) -> FitDecision:
         owner = type(self).__name__
         loss = self._own_loss()
-        mechanism = output_penalty_mechanism(self.mechanism, owner)
         classifies = isinstance(self, PrivateLinearClassifier)
-        parameters: Facts = label_set_facts(self, n_classes) if classifies else {}
+        labels: Facts = label_set_facts(self, n_classes) if classifies else {}
         facts = self._public_facts(privacy_unit, n_features)
-        mechanism, own = self._own_mechanism(mechanism)
-        parameters |= own
-        alpha = check_optional_positive("alpha", self.alpha, owner)
-        population = {} if classifies else _REGRESSION
-        bounds = with_best_output_penalty(
-            self._own_bounds(facts, loss), facts.guarantee, parameters, alpha, **population
+        request = replace(
+            facts,
+            task="risk measures",
+            parameters={**facts.parameters, **labels},
+            bounds=self._own_bounds(facts, loss),
+            alpha=check_optional_positive("alpha", self.alpha, owner),
+            problems=labels.get("problems", 1),
         )
-        return self._certified_plan(facts, mechanism, bounds, parameters)
+        return decide_fit(self.mechanism, request)
 
-    def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
-        return mechanism, {}
-
-    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> Any:
+    def _own_bounds(self, facts: FitRequest, loss: PointwiseLoss) -> Any:
         raise AttributeError(f"{type(self).__name__} does not say how one record bounds another.")
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         bounds = certificate.bounds
         expected = self._own_bounds(facts, self._own_loss())
         names = {"loss", "share", "width", "cost", "shape"} & set(vars(expected))
@@ -172,17 +158,15 @@ class PrivateTiltedModel(TiltedOrRobustModel):
     share: float | str | None = None
 
     def _own_bounds(
-        self, facts: PublicModelFacts, loss: PointwiseLoss
+        self, facts: FitRequest, loss: PointwiseLoss
     ) -> TiltedBounds | WorstShareBounds:
         ignored = {"ignored_rows": facts.ignored_rows}
         if self.share is not None:
             share = self._worst_share(facts.n_samples)
-            return facts.bounds_of(WorstShareBounds, loss, self.neighbors, share=share, **ignored)
+            return facts.bounds_of(WorstShareBounds, loss, share=share, **ignored)
         tilt = check_nonnegative_setting("tilt", self.tilt, type(self).__name__)
         wall = facts.parameters["coef_bound"]
-        return facts.bounds_of(
-            TiltedBounds, loss, self.neighbors, tilt=tilt, coef_bound=wall, **ignored
-        )
+        return facts.bounds_of(TiltedBounds, loss, tilt=tilt, coef_bound=wall, **ignored)
 
     def _worst_share(self, n_samples: int) -> float:
         """Return the share as a number; "max" is that of one record."""
@@ -193,7 +177,7 @@ class PrivateTiltedModel(TiltedOrRobustModel):
         allowed = f"None, 'max' or a number between 1/n ({1 / n_samples:.3g} here) and 1"
         return check_number("share", owner, share, allowed, (1 - 1e-12) / n_samples, 1 + 1e-15)
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         stated = super()._stated(certificate, facts)
         if self.share is None:
             # Which of the walls is best by default may change, not what they are.
@@ -293,28 +277,6 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     _named_losses: ClassVar[Mapping[str, PointwiseLoss]] = {"huber": RESIDUAL_LOSSES["huber"]}
 
 
-@dataclass(frozen=True)
-class SparseRobustOutput(OutputPerturbation):
-    """Output perturbation whose released coefficients are set to zero where they are mostly noise.
-
-    An adversary who moves every column takes ``radius |coefficient|`` from the margin for each of
-    them, so that noise on useless columns costs as much as signal. Zeroing by a public threshold is
-    post-processing of the release.
-    """
-
-    def _run(
-        self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> NDArray[np.float64]:
-        """Return the robust fit's noisy minimiser with its small coefficients, the intercept
-        apart, set to zero.
-        """
-        released = super()._run(objective, certificate, noise, record)
-        spread = certificate.noise["release"].coordinate_std
-        small = np.abs(released) < certificate.parameters["threshold"] * spread
-        small[: int(certificate.bounds.fit_intercept)] = False
-        return np.where(small, 0.0, released)
-
-
 @with_parameters
 class PrivateRobustModel(TiltedOrRobustModel):
     """Base of robust models: an adversary and its bounds.
@@ -342,14 +304,7 @@ class PrivateRobustModel(TiltedOrRobustModel):
     _: KW_ONLY
     shape: ArrayLike | None = None
 
-    def _own_mechanism(self, mechanism: OutputPerturbation) -> tuple[OutputPerturbation, Facts]:
-        if self.norm != "linf":
-            return mechanism, {}
-        return SparseRobustOutput(mechanism.solver, mechanism.gap, mechanism.radius), {
-            "threshold": _THRESHOLD
-        }
-
-    def _own_bounds(self, facts: PublicModelFacts, loss: PointwiseLoss) -> RobustBounds:
+    def _own_bounds(self, facts: FitRequest, loss: PointwiseLoss) -> RobustBounds:
         owner = type(self).__name__
         shape = self.shape
         if shape is not None:  # nested tuples; the bounds check them
@@ -359,7 +314,6 @@ class PrivateRobustModel(TiltedOrRobustModel):
         return facts.bounds_of(
             RobustBounds,
             loss,
-            self.neighbors,
             radius=check_nonnegative_setting("radius", self.radius, owner),
             norm=self.norm,
             shape=shape,

@@ -12,21 +12,22 @@ from scipy.stats import poisson
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 
-from dpconvex.checks import check_number, check_share, parameter_error
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_number, check_share, parameter_error
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.estimators.linear import (
     LinearConfidenceIntervals,
     PrivateLinearRegressor,
     linear_shrinkage_facts,
 )
 from dpconvex.estimators.parameters import with_parameters
-from dpconvex.estimators.private_model import PublicModelFacts, StatedSettings
+from dpconvex.estimators.private_model import StatedSettings
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.settings import check_optional_positive, resolve_bounds_setting
 from dpconvex.losses import Tweedie
-from dpconvex.mechanisms.mechanism import MechanismPlan
-from dpconvex.planning.mechanism_choice import MechanismRequest, choose_classifier_mechanism
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.mechanisms.mechanism import resolve_mechanism
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
+from dpconvex.planning.mechanism_choice import decide_fit, is_auto
 from dpconvex.types import Array
 
 _RAW = 2.0**40  # largest response, and reciprocal of the smallest rate, where no bounds are public
@@ -34,7 +35,6 @@ _SMALLEST = (
     2.0**-20
 )  # smallest rate where the target's bounds begin at 0, over the largest response
 _UNIT = 1 / 8  # rate whose logarithm is 0 in mapped units, over the largest response
-_MECHANISMS = ("gradient", "objective", "output")
 
 
 def tweedie_deviance(y: Array, mean: Array, power: float) -> Array:
@@ -81,7 +81,7 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
     def _variance_power(self) -> float:
         raise AttributeError(f"{type(self).__name__} does not say its power.")
 
-    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> PublicModelFacts:
+    def _public_facts(self, privacy_unit: PersonUnit, n_features: int) -> FitRequest:
         facts = super()._public_facts(privacy_unit, n_features)
         owner = type(self).__name__
         raw = facts.parameters["target_bounds"] is None
@@ -108,7 +108,7 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
         parameters = {**facts.parameters, "rate_bounds": [least, most]}
         return replace(facts, parameters=parameters, target_shift=0.0, target_scale=1 / unit)
 
-    def _loss(self, facts: PublicModelFacts) -> Tweedie:
+    def _loss(self, facts: FitRequest) -> Tweedie:
         least, most = facts.parameters["rate_bounds"]
         _, high = facts.parameters["target_bounds"] or (0.0, _RAW)
         scale = facts.target_scale
@@ -116,7 +116,7 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
             self._variance_power(), math.log(least * scale), math.log(most * scale), high * scale
         )
 
-    def _stated(self, certificate: Certificate, facts: PublicModelFacts) -> StatedSettings:
+    def _stated(self, certificate: Certificate, facts: FitRequest) -> StatedSettings:
         return {
             **super()._stated(certificate, facts),
             "kind of bounds": (type(certificate.bounds), LinearBounds),
@@ -127,35 +127,41 @@ class PrivateRateRegressor(LinearConfidenceIntervals, PrivateLinearRegressor):
             ),
         }
 
-    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> MechanismPlan:
+    def _plan(self, privacy_unit: PersonUnit, n_features: int) -> FitDecision:
         facts = self._public_facts(privacy_unit, n_features)
         owner = type(self).__name__
         loss = self._loss(facts)
         raw = facts.parameters["target_bounds"] is None
         if self.inference is not False:
-            return self._interval_plan(facts, loss, {})
-        request = MechanismRequest(
+            return self._interval_plan(facts, "rates", loss, {})
+        request = replace(
+            facts,
+            task="rates",
+            parameters={**facts.parameters, "problems": 1},
+            bounds=facts.linear_bounds(loss),
             smooth_loss=loss,
-            guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(loss, self.neighbors),
             alpha=check_optional_positive("alpha", self.alpha, owner),
-            row_map=facts.row_map,
             raw_target=raw,
         )
-        chosen = choose_classifier_mechanism(self.mechanism, request, owner)
-        # of others, powers round twice
-        name = chosen.mechanism.name
+        found = self.mechanism
+        if not is_auto(found) and not resolve_mechanism(found, owner).is_for("rates"):
+            raise self._refusal(found)
+        decision = decide_fit(found, request)
+        # Other powers round twice where slopes are not those of the core.
         fine = loss.power in (1.0, 1.5, 2.0)
-        if name not in _MECHANISMS or (name != "gradient" and (raw or not fine)):
-            raise ValueError(
-                f"{owner} offers the mechanism 'gradient', and with 'target_bounds' and a power "
-                "of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
-                f"{name!r} instead. Give target_bounds, or a delta above 0."
-            )
-        return self._certified_plan(facts, chosen.mechanism, chosen.bounds, chosen.parameters)
+        if not decision.mechanism.takes_rows and (raw or not fine):
+            raise self._refusal(decision.mechanism.name)
+        return decision
+
+    def _refusal(self, mechanism: object) -> ValueError:
+        return ValueError(
+            f"{type(self).__name__} offers the mechanism 'gradient', and with 'target_bounds' and "
+            "a power of 1, 1.5 or 2 also 'objective' and 'output', which have pure epsilon-DP. Got "
+            f"{mechanism!r} instead. Give target_bounds, or a delta above 0."
+        )
 
     @staticmethod
-    def _in_user_units(coefficients: list[Array], plan: MechanismPlan) -> tuple[Array, Array]:
+    def _in_user_units(coefficients: list[Array], plan: FitDecision) -> tuple[Array, Array]:
         assert plan.row_map is not None
         found = [plan.row_map.to_user_units(theta) for theta in coefficients]
         return np.array([coef for coef, _ in found]), np.array(
@@ -205,7 +211,7 @@ class DPPoissonRegressor(PrivateRateRegressor):
     >>> from dpconvex import DPPoissonRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 2))
-    ... y = rng.poisson(np.exp(1 + X @ [1.0, -0.5]))
+    >>> y = rng.poisson(np.exp(1 + X @ [1.0, -0.5]))
     >>> model = DPPoissonRegressor(
     ...     epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 50), random_state=0
     ... )

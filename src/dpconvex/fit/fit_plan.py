@@ -16,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from dpconvex.checks import check_number
+from dpconvex.core.certificate import CertifiedNoise
+from dpconvex.core.checks import check_number
+from dpconvex.core.description import DescribableLoss, Facts
+from dpconvex.core.guarantees import Guarantee
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.mechanism_rules import Parameters
 from dpconvex.core.queries import Query
 from dpconvex.fit import constants
 from dpconvex.losses import CrammerSinger, SeveralMarginLoss, Squared
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import CertifiedNoise, Parameters
-from dpconvex.privacy.description import DescribableLoss, Facts
-from dpconvex.privacy.guarantees import Guarantee
 
 
 @dataclass(frozen=True)

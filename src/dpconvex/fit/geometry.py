@@ -19,7 +19,7 @@ from scipy.special import expit, logit, ndtri
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryStatistic, largest_query_cancellation
 from dpconvex.core.row_coordinates import Coordinates, coordinate_cancellation
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.fit import constants
 from dpconvex.fit.covariance_and_curvature import denoise_covariance
 from dpconvex.fit.fit_plan import FitConfig, column_octaves

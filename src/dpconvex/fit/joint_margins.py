@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import expit, gammaincinv, logit
 
 from dpconvex.core.queries import QuerySlopes, QueryStatistic
+from dpconvex.core.several_margin_losses import softmax_shares
 from dpconvex.fit import constants
 from dpconvex.fit.margin_calibration import calibrated_label_share
 from dpconvex.fit.posterior import (
@@ -33,7 +34,6 @@ from dpconvex.fit.posterior import (
     signal_prior,
 )
 from dpconvex.losses import CrammerSinger, DiscreteHazard, SeveralMarginLoss, Softmax
-from dpconvex.losses.several_margins import softmax_shares
 from dpconvex.types import Array
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from typing import cast
 import numpy as np
 from scipy.special import erf, logit, ndtri
 
+from dpconvex.core.description import Facts
 from dpconvex.core.private_rows import PrivateRows
 from dpconvex.core.queries import QueryFactor, QuerySlope, QueryStatistic
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.fit import constants
 from dpconvex.fit import location_and_scale as location
 from dpconvex.fit import margin_calibration as margins
@@ -33,7 +34,6 @@ from dpconvex.fit.gradient_rounds import GradientRounds
 from dpconvex.fit.joint_margins import JointMargins
 from dpconvex.fit.posterior import PosteriorEstimate, PosteriorLocalLoss
 from dpconvex.losses import Huber, PointwiseLoss, Tweedie
-from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.types import Array
 

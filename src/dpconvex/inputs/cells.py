@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from dpconvex.engine.person_identifiers import canonical_identifier, exact_identifiers
-from dpconvex.lazy_imports import pl
+from dpconvex.core.person_identifiers import canonical_identifier, exact_identifiers
+from dpconvex.system.lazy_imports import pl
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
@@ -140,6 +140,12 @@ def read_cells(column: Any) -> Cells:
         column = pl.Series(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
     if isinstance(column, pl.Series):
         return _cells_of_polars(column)
+    if isinstance(column, np.ma.MaskedArray):
+        cells = list(np.asarray(column.data))
+        masked = np.ma.getmaskarray(column)
+        return _cells_of_objects(
+            [None if hidden else cell for cell, hidden in zip(cells, masked, strict=True)]
+        )
     dtype = getattr(column, "dtype", None)
     kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
     if kind in "iuf":
@@ -186,6 +192,13 @@ def _cells_of_objects(values: Iterable[object]) -> Cells:
 
 def read_cell(value: object) -> Cell:
     """Return a Python object as a cell, a missing one if it is of no kind that a table holds."""
+    try:
+        return _cell_content(value)
+    except Exception:  # whatever an object does when it is read: an error would tell of it
+        return Cell()
+
+
+def _cell_content(value: object) -> Cell:
     if isinstance(value, str):
         return Cell(text=value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, (bool, np.bool_)):

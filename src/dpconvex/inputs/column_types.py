@@ -19,7 +19,7 @@ import numpy as np
 from dpconvex.inputs import InputError
 from dpconvex.inputs.column_encoding import date_format_digits
 from dpconvex.inputs.schema import Column, Schema, SchemaDate, source_column
-from dpconvex.lazy_imports import nw, pl
+from dpconvex.system.lazy_imports import nw, pl
 
 
 class ColumnType(enum.Enum):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from dpconvex.inputs import InputError
-from dpconvex.lazy_imports import np, pl
+from dpconvex.system.lazy_imports import np, pl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

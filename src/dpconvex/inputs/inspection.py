@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.person_identifiers import NOBODY, person_tags
+from dpconvex.core.person_identifiers import NOBODY, person_tags
 from dpconvex.inputs.cells import (
     THOUSANDS,
     Cell,
@@ -46,7 +46,7 @@ from dpconvex.inputs.schema import (
     source_column,
 )
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, read_people_file
-from dpconvex.lazy_imports import pl
+from dpconvex.system.lazy_imports import pl
 
 # of its cells decide the kind of a column: a remark among numbers makes no categories of them
 MOST = 0.9

@@ -15,9 +15,10 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from dpconvex.checks import check_count, parameter_error
+from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
 from dpconvex.inputs.cells import Cell, CellWordMatcher, cell_meaning, read_cell
+from dpconvex.inputs.containers import read_cells_of_one
 from dpconvex.inputs.settings import Classifier, Label
 
 # A label set that is read from the target becomes public: beyond this size it is taken for
@@ -117,7 +118,8 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     Text is read cell by cell, because one label may be why all of them are text.
     """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
-    empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
+    shape: tuple[Any, ...] = getattr(y, "shape", ())
+    empty = len(shape) > 0 and isinstance(shape[0], int) and shape[0] == 0
     if kind not in "biuf" or declared.dtype.kind != "U" or empty:
         return
     meanings = [cell_meaning(Cell(text=str(label))) for label in declared.tolist()]
@@ -270,6 +272,8 @@ class LabelPositions:
             y = y.astype(object)
         if y.dtype.kind not in "biufUO":
             return np.full(y.shape, np.nan)
+        if y.dtype.kind == "O":  # a list of one label is that label
+            y = read_cells_of_one(y)
         alike = (y.dtype.kind == "U") == text and y.dtype.kind != "O"
         positions = LabelNumbers(self.declared)(y) if alike else np.full(y.shape, np.nan)
         if alike and not text:
@@ -279,8 +283,11 @@ class LabelPositions:
         allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
 
         def find(label: object) -> float:
-            position = known.get(cast(Label, label)) if _label_kind(label) in allowed else None
-            position = words.find(read_cell(label)) if position is None else position
+            try:
+                position = known.get(cast(Label, label)) if _label_kind(label) in allowed else None
+                position = words.find(read_cell(label)) if position is None else position
+            except Exception:  # whatever a label does when it is read: an error would tell of it
+                position = None
             return np.nan if position is None else position
 
         left = np.isnan(positions)

@@ -7,28 +7,29 @@ most 1, or at most ``rows_per_person`` of them are 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Number
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import is_classifier
 
-from dpconvex.checks import check_count, check_number, data_error, parameter_error
-from dpconvex.engine.dask.partitions import partition_numbers
-from dpconvex.engine.person_identifiers import NOBODY, Tags, exact_identifiers, person_tags
-from dpconvex.engine.row_weights import (
+from dpconvex.core.bounds import Bounds
+from dpconvex.core.checks import check_count, check_number, data_error, parameter_error
+from dpconvex.core.person_identifiers import NOBODY, Tags, person_tags
+from dpconvex.core.row_weights import (
     RowWeights,
     equal_person_weights,
     round_weights_to_grid,
     weights_limiting_rows,
 )
-from dpconvex.engine.rows import is_partitioned
-from dpconvex.engine.summation import most_summed_rows
+from dpconvex.core.rows import is_partitioned
+from dpconvex.core.summation import most_summed_rows
+from dpconvex.inputs.containers import read_column, read_target_numbers
 from dpconvex.inputs.settings import LARGEST, Classifier, Label, Model, invalid_rows_setting
-from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import TiltedBounds
 from dpconvex.types import Array
 
@@ -226,8 +227,10 @@ def _read_people_or_weights(values: object, X: Any, name: str, owner: str) -> np
             values, lambda part: part if part.dtype.kind in "biuf" else part.astype(object), problem
         )
         values = np.concatenate(plain)
-    column = exact_identifiers(values)
-    if column.ndim == 0 and name == "sample_weight":
+    if isinstance(values, (str, bytes, bytearray, Mapping, Set)):
+        raise data_error(f"'{name}'", owner, "an array or a list", type(values).__name__)
+    column = read_column(f"'{name}'", values, owner)
+    if column.ndim == 0 and name == "sample_weight" and isinstance(column.item(), Number):
         column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
@@ -265,7 +268,7 @@ def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool
     try:
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
-        weights = partition_numbers(column) if ignored else column.astype(np.float64)
+        weights = read_target_numbers(column) if ignored else column.astype(np.float64)
     except (TypeError, ValueError):
         weights = None
     if weights is None:

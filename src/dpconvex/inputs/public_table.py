@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from dpconvex.checks import parameter_error
-from dpconvex.engine.rows import is_partitioned
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.cells import Cells, read_cells, read_identifier_cells
 from dpconvex.inputs.column_encoding import (
@@ -31,7 +31,7 @@ from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
 from dpconvex.inputs.schema_file import parse_schema, read_schema
 from dpconvex.inputs.table_files import hide_file_values, open_table_file, require_file_columns
-from dpconvex.lazy_imports import pd, pl
+from dpconvex.system.lazy_imports import pd, pl
 
 
 class _PublicTablePeople:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from dpconvex.checks import parameter_error
-from dpconvex.engine.rows import is_partitioned
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.rows import is_partitioned
 from dpconvex.inputs import InputError
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 

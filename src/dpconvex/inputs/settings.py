@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from dpconvex.checks import check_count, check_number, check_share, parameter_error
+from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.checks import check_count, check_number, check_share, parameter_error
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.core.noise_source import FLOATING_POINT, NoiseSource
 from dpconvex.inputs.schema import Schema
-from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger import Ledger
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import KERNELS, Kernel
 
 DEFAULT_EPSILON = 1.0

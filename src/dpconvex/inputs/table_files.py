@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpconvex.atomic_files import write_file_atomically
 from dpconvex.inputs import InputError, csv_reader
 from dpconvex.inputs.schema import (
     MOST_COLUMNS,
@@ -29,7 +28,8 @@ from dpconvex.inputs.schema import (
     shown_name,
     source_column,
 )
-from dpconvex.lazy_imports import dask, dd, np, pd, pl
+from dpconvex.system.atomic_files import write_file_atomically
+from dpconvex.system.lazy_imports import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."

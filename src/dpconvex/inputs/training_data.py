@@ -17,25 +17,29 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from dpconvex.checks import data_error
+from dpconvex.core.checks import data_error
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import Rows, is_partitioned
+from dpconvex.core.threads import finite_by_threads
 from dpconvex.engine.dask.partitions import (
     CELLWISE,
     PartitionTargets,
     cellwise_column_types,
     partition_objects_to_numbers,
 )
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.person_identifiers import exact_identifiers
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import Rows, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
-from dpconvex.engine.threads import finite_by_threads
+from dpconvex.inputs.containers import (
+    as_marked_column,
+    as_marked_table,
+    declared_columns,
+)
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
 from dpconvex.inputs.records import facts_told
 from dpconvex.inputs.schema import Schema
-from dpconvex.lazy_imports import nw
-from dpconvex.mechanisms.mechanism import MechanismPlan
+from dpconvex.mechanisms.request_and_decision import FitDecision
+from dpconvex.system.lazy_imports import nw
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows_and_table import DaskTable
@@ -48,8 +52,6 @@ _FILL = (
     "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
     "with neighbors='add_or_remove_one', where the number of rows is private."
 )
-# Mechanisms that visit records one by one, in an order of their own.
-_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
 def _training_float_types(X: Any) -> Any:
@@ -71,14 +73,17 @@ def read_training(
     clean: PartitionTargets | None = None,
     least: int = 1,
     y_numeric: bool = False,
+    columns: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
-    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must
-    be there.
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid, and every record is
+    read by itself (:mod:`dpconvex.inputs.containers`). ``least`` rows must be there. ``columns`` is
+    the public number of columns, by default what ``feature_bounds`` declare.
     """
     owner = type(estimator).__name__
-    if isinstance(getattr(estimator, "feature_bounds", None), Mapping):
+    bounds = getattr(estimator, "feature_bounds", None)
+    if isinstance(bounds, Mapping):
         X = order_data_by_bounds(estimator, X)
     # What plain arrays of numbers are need not be asked.
     plain, plain_target = (
@@ -86,9 +91,12 @@ def read_training(
     )
     if not (plain and plain_target) and (is_partitioned(X) or is_partitioned(y)):
         return _read_training_partitions(estimator, X, y, clean, least, y_numeric)
+    if clean is not None:
+        columns = declared_columns(bounds) if columns is None else columns
+        return _read_marked_training(estimator, X, y, clean, least, y_numeric, columns)
     if not plain:
-        nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
-        _check_training_table(X, owner, loose=clean is not None or nothing)
+        nothing = least == 0 and getattr(X, "shape", ())[:1] == (0,)  # empty columns look like text
+        _check_training_table(X, owner, loose=nothing)
     if not plain_target:
         _check_data_container("y", y, owner)
         if y_numeric:
@@ -100,8 +108,6 @@ def read_training(
             X = (
                 NonZeroRows.of(X).to_scipy() if issparse(X) else X
             )  # entries of one position may add up to infinity
-            if clean is not None:
-                return _read_marked_training(estimator, X, y, clean, least, y_numeric)
             kinds = [np.float64, np.float32] if plain else _training_float_types(X)
             X, y = validate_data(
                 estimator,
@@ -126,34 +132,47 @@ def read_training(
 
 
 def _read_marked_training(
-    estimator: object, X: object, y: object, clean: PartitionTargets, least: int, numeric: bool
+    estimator: object,
+    X: Any,
+    y: Any,
+    clean: PartitionTargets,
+    least: int,
+    numeric: bool,
+    columns: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked,
-    values are not.
+    """Return the rows and the target with NaN for invalid rows, each read by itself; shapes and
+    types are checked, values are not.
     """
     owner = type(estimator).__name__
     if y is None:
-        raise ValueError(
-            f"This {owner} estimator requires y to be passed, but the target y is None."
-        )
-    # Objects stay objects: next to text, numpy would make text of numbers.
-    table = partition_objects_to_numbers(
-        np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X
-    )
-    rows = validate_data(
-        estimator,
-        table,
-        dtype=_training_float_types(table),
-        ensure_min_samples=least,
-        ensure_all_finite=False,
-        accept_sparse="csr",
-    )
-    cells = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_identifiers(y)
-    column = column_or_1d(cells.astype(object) if cells.dtype.kind == "c" else cells)
-    check_consistent_length(rows, column)
+        raise _missing_target(owner)
+    X = as_marked_table(X, columns, owner)
+    _check_training_table(X, owner, loose=True)
     if numeric:
-        _check_data_dtype("y", column, owner, loose=True)
-    return rows, clean(rows, column)
+        _check_data_dtype("y", y, owner, loose=True)
+    y = as_marked_column("y", y, owner)
+    _check_data_container("y", y, owner)
+    X = NonZeroRows.of(X).to_scipy() if issparse(X) else partition_objects_to_numbers(X)
+    try:
+        with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
+            rows = validate_data(
+                estimator,
+                X,
+                dtype=_training_float_types(X),
+                ensure_min_samples=least,
+                ensure_all_finite=False,
+                accept_sparse="csr",
+            )
+            complex_numbers = getattr(getattr(y, "dtype", None), "kind", "O") == "c"
+            column = column_or_1d(y.astype(object) if complex_numbers else y)
+            check_consistent_length(rows, column)
+            if numeric:
+                _check_data_dtype("y", column, owner, loose=True)
+            return rows, clean(rows, column)
+    except (ValueError, OverflowError, TypeError):
+        problem = _find_shape_problem(estimator, X, least) or _find_target_shape_problem(X, y)
+    # Raised here and not in the handler, so that it does not carry the original as its context.
+    raise problem or _unknown_problem(owner)
 
 
 def _read_training_partitions(
@@ -258,7 +277,7 @@ def order_data_by_bounds(estimator: object, X: Any) -> Any:
 def map_training_rows(
     X: object,
     target: object,
-    plan: MechanismPlan,
+    plan: FitDecision,
     owner: str,
     row_weights: RowWeights | None = None,
 ) -> Rows:
@@ -266,11 +285,11 @@ def map_training_rows(
     may be a function.
     """
     here = isinstance(X, np.ndarray) or issparse(X)
-    if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
+    if not here and not plan.mechanism.takes_partitions:
         raise ValueError(
-            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one "
-            "and needs them in memory. Use 'objective', 'output' or 'gradient' with Dask "
-            "collections, or pass X.compute()."
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} needs records in memory: it "
+            "visits them one by one, or does not state that sums over partitions are enough. Use "
+            "'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
     row_map = plan.row_map
     shift = plan.target_shift
@@ -378,6 +397,17 @@ def _check_data_dtype(name: str, array: object, owner: str, loose: bool = False)
 def _find_data_problem(
     estimator: object, X: object, least: int, reset: bool = True
 ) -> Exception | None:
+    """Return what is wrong with a table, its columns and shape first."""
+    problem = _find_shape_problem(estimator, X, least, reset)
+    if problem is not None or shape_of_data(X) is None:
+        return problem
+    return _find_data_value_problem("X", X, type(estimator).__name__)
+
+
+def _find_shape_problem(
+    estimator: object, X: object, least: int, reset: bool = True
+) -> Exception | None:
+    """Return what is wrong with the columns or the shape of a table, whatever its values are."""
     owner = type(estimator).__name__
     if hasattr(X, "columns"):
         try:
@@ -406,22 +436,20 @@ def _find_data_problem(
         return ValueError(
             f"X has {shape[1]} features, but {owner} is expecting {expected} features as input."
         )
-    return _find_data_value_problem("X", X, owner)
+    return None
 
 
 def _find_training_target_problem(
     owner: str, X: object, y: object, numeric: bool
 ) -> Exception | None:
+    """Return what is wrong with a target, its shape first and the number of its rows last."""
     if y is None:
-        return ValueError(
-            f"This {owner} estimator requires y to be passed, but the target y is None."
-        )
+        return _missing_target(owner)
     shape = shape_of_data(y)
-    rows = shape_of_data(X)
-    if shape is None or rows is None:
+    if shape is None or shape_of_data(X) is None:
         return None
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
-        return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
+        return _find_target_shape_problem(X, y)
     labels = np.asarray(y)
     if numeric or labels.dtype.kind in "fc":
         problem = _find_data_value_problem("y", y, owner)
@@ -429,11 +457,26 @@ def _find_training_target_problem(
             return problem
     elif labels.dtype.kind == "O" and any(is_missing_label(label) for label in labels.flat):
         return ValueError(missing_labels(owner))
+    return _find_target_shape_problem(X, y)
+
+
+def _find_target_shape_problem(X: object, y: object) -> Exception | None:
+    """Return what is wrong with the shape of a target, whatever its values are."""
+    shape = shape_of_data(y)
+    rows = shape_of_data(X)
+    if shape is None or rows is None:
+        return None
+    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
+        return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
     if shape[0] != rows[0]:
         return ValueError(
             f"Found input variables with inconsistent numbers of samples: {[rows[0], shape[0]]}"
         )
     return None
+
+
+def _missing_target(owner: str) -> Exception:
+    return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
 
 
 def _find_data_value_problem(name: str, data: Any, owner: str) -> Exception | None:

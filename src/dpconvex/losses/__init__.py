@@ -14,8 +14,7 @@
 [1.8, 2.0, 0.88, 2.0, 1.0, 2.0, 2.0, 1.31]
 """
 
-from dpconvex.losses.pair_losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.losses.pointwise import (
+from dpconvex.core.pointwise_losses import (
     Absolute,
     Hinge,
     Huber,
@@ -28,15 +27,17 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.scaled_and_clamped import Scaled
-from dpconvex.losses.several_margins import (
+from dpconvex.core.several_margin_losses import (
     CrammerSinger,
     DiscreteHazard,
     ProportionalOdds,
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.losses.tweedie import Tweedie
+from dpconvex.core.stated_names import register_described
+from dpconvex.core.tweedie_loss import Tweedie
+from dpconvex.losses.pair_losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.losses.scaled_and_clamped import Scaled
 from dpconvex.losses.vector_losses import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
@@ -68,3 +69,5 @@ __all__ = [
     "Tweedie",
     "VectorLoss",
 ]
+
+register_described(globals(), __all__)

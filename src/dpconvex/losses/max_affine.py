@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpconvex.losses.pointwise import PointwisePiecewiseLinear
+from dpconvex.core.pointwise_losses import PointwisePiecewiseLinear
 from dpconvex.types import Array
 
 # Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a

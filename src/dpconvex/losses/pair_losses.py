@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from dpconvex.checks import check_positive
+from dpconvex.core.checks import check_positive
 from dpconvex.types import Array
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_positive, parameter_error
-from dpconvex.losses.pointwise import (
+from dpconvex.core.checks import check_positive, parameter_error
+from dpconvex.core.pointwise_losses import (
     Loss,
     PointwiseLoss,
     PointwisePiecewiseLinear,

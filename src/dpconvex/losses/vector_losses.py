@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.checks import check_count, parameter_error
+from dpconvex.core.checks import check_count, parameter_error
+from dpconvex.core.pointwise_losses import PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
 from dpconvex.losses.max_affine import CentredAffinePieces, group_affine_pieces, max_affine_envelope
-from dpconvex.losses.pointwise import PointwiseLoss, PointwisePiecewiseLinear, that_of_the_loss
 from dpconvex.types import Array
 
 _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre

@@ -1,39 +1,56 @@
-"""Mechanisms: noise before, during or after solving."""
+"""Mechanisms: noise before, during or after solving; one file each, which owns all facts about it.
 
-import sys
-from typing import TYPE_CHECKING, cast
+:class:`PrivateMechanism` says what a mechanism is; CONTRIBUTING has a recipe for one of your own.
+``request_and_decision`` has the two carriers of a fit.
+"""
 
-from dpconvex.checks import parameter_error
-from dpconvex.lazy_imports import on_demand
+from typing import TYPE_CHECKING
+
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.mechanisms.auc import Moments, PairwiseObjectivePerturbation
+    from dpconvex.core.mechanism_rules import Carries
+    from dpconvex.mechanisms.auc_moments import Moments
     from dpconvex.mechanisms.dp_sgd import NoisySGD
     from dpconvex.mechanisms.exponential import ExponentialMechanism
-    from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent, StructuredGradientDescent
-    from dpconvex.mechanisms.mechanism import Mechanism
+    from dpconvex.mechanisms.gradient_descent import NoisyGradientDescent
+    from dpconvex.mechanisms.mechanism import Mechanism, PrivateMechanism, resolve_mechanism
     from dpconvex.mechanisms.objective_perturbation import ObjectivePerturbation
     from dpconvex.mechanisms.output_perturbation import OutputPerturbation
-    from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+    from dpconvex.mechanisms.pairwise_objective_perturbation import PairwiseObjectivePerturbation
+    from dpconvex.mechanisms.phased_erm import PhasedERM
+    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.plain_descent import PlainDescent
+    from dpconvex.mechanisms.private_fit import PrivateFitMechanism
+    from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
+    from dpconvex.mechanisms.structured_descent import StructuredGradientDescent
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            **dict.fromkeys(("Moments", "PairwiseObjectivePerturbation"), "auc"),
-            **dict.fromkeys(
-                ("NoisyGradientDescent", "StructuredGradientDescent"), "gradient_descent"
-            ),
-            **dict.fromkeys(("PhasedERM", "PhasedSGD"), "phased"),
+            **dict.fromkeys(("Mechanism", "PrivateMechanism", "resolve_mechanism"), "mechanism"),
+            **dict.fromkeys(("FitDecision", "FitRequest"), "request_and_decision"),
+            "Carries": ".core.mechanism_rules",
             "ExponentialMechanism": "exponential",
-            "Mechanism": "mechanism",
+            "Moments": "auc_moments",
+            "NoisyGradientDescent": "gradient_descent",
             "NoisySGD": "dp_sgd",
             "ObjectivePerturbation": "objective_perturbation",
             "OutputPerturbation": "output_perturbation",
+            "PairwiseObjectivePerturbation": "pairwise_objective_perturbation",
+            "PhasedERM": "phased_erm",
+            "PhasedSGD": "phased_sgd",
+            "PlainDescent": "plain_descent",
+            "PrivateFitMechanism": "private_fit",
+            "StructuredGradientDescent": "structured_descent",
         },
     )
 
 __all__ = [
+    "Carries",
     "ExponentialMechanism",
+    "FitDecision",
+    "FitRequest",
     "Mechanism",
     "Moments",
     "NoisyGradientDescent",
@@ -43,39 +60,9 @@ __all__ = [
     "PairwiseObjectivePerturbation",
     "PhasedERM",
     "PhasedSGD",
+    "PlainDescent",
+    "PrivateFitMechanism",
+    "PrivateMechanism",
     "StructuredGradientDescent",
     "resolve_mechanism",
 ]
-
-# The module that knows the rules of a mechanism, by its name in certificates: loaded when a
-# certificate asks.
-RULES = {
-    **dict.fromkeys(("auc-objective", "moments"), "auc"),
-    **dict.fromkeys(("gradient", "plain-gradient", "structured-gradient"), "gradient_descent"),
-    **dict.fromkeys(("phased-erm", "phased-sgd"), "phased"),
-    "exponential": "exponential",
-    "objective": "objective_perturbation",
-    "output": "output_perturbation",
-    "sgd": "dp_sgd",
-}
-
-NAMES = {
-    "objective": "ObjectivePerturbation",
-    "output": "OutputPerturbation",
-    "gradient": "NoisyGradientDescent",
-    "sgd": "NoisySGD",
-    "phased-erm": "PhasedERM",
-    "phased-sgd": "PhasedSGD",
-}
-
-
-def resolve_mechanism(mechanism: object, owner: str) -> "Mechanism":
-    """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
-    if isinstance(mechanism, str) and mechanism in NAMES:
-        return cast("Mechanism", getattr(sys.modules[__name__], NAMES[mechanism])())
-    offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
-    if offers and not isinstance(mechanism, type):
-        return cast("Mechanism", mechanism)
-    raise parameter_error(
-        "mechanism", owner, f"one of {['auto', *NAMES]} or a mechanism object", repr(mechanism)
-    )

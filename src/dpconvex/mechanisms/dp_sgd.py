@@ -12,45 +12,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from dpconvex.checks import check_count, check_number, parameter_error
-from dpconvex.engine.block_products import block_margins
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import RowIndices
-from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.engine.summation import block_rows
-from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms import mechanism as mechanisms
-from dpconvex.mechanisms.mechanism import (
-    PrivateMechanism,
-    average_mechanism_iterates,
-    check_mechanism_slope,
-)
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
-from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import (
+from dpconvex.core import certificate as certificates
+from dpconvex.core.block_products import block_margins
+from dpconvex.core.calibration import gaussian_mu
+from dpconvex.core.certificate import Certificate, CertificateCalibration, CertificateProof
+from dpconvex.core.checks import check_count, check_number, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import (
     ApproxDP,
     Guarantee,
     compose_guarantee,
     guarantee_per_problem,
 )
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.mechanism_rules import Carries, Parameters
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.noise_source import FLOATING_POINT, NoiseSource
+from dpconvex.core.rows import RowIndices
+from dpconvex.core.summation import block_rows
+from dpconvex.core.threads import single_threaded_blas
+from dpconvex.engine.sparse_rows import SparseRows
+from dpconvex.losses import Pinball
+from dpconvex.mechanisms import mechanism as mechanisms
+from dpconvex.mechanisms.mechanism import (
+    PrivateMechanism,
+    average_mechanism_iterates,
+    check_mechanism_slope,
+    longest_descent_margin,
+)
+from dpconvex.mechanisms.private_fit import EVERY_STEP
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.structured_objective import StructuredNormTerm, StructuredObjective
+from dpconvex.privacy.bounds.structured_bounds import StructuredBounds
 from dpconvex.privacy.subsampling import check_sampling, subsampled_epsilon, subsampled_multiplier
+from dpconvex.risk.contractive_steps import contractive_bandwidth
 from dpconvex.types import Array
 
 if TYPE_CHECKING:  # it loads numba
@@ -62,6 +63,40 @@ _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
 _MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
 _CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few enough for the cache
+# By default on records that are matrices: each step reads a fiftieth of them, forty passes in all.
+_MATRIX_STEPS = 2000
+_MATRIX_BATCHES = 50
+
+
+@dataclass(frozen=True)
+class SGDSettings:
+    """What a run of DP-SGD uses; its certificate states the same as plain data.
+
+    ``published_epsilon`` is the claim that published noise was printed for.
+    """
+
+    steps: int
+    batch_size: int
+    sampling: str
+    average: float
+    noise: str
+    step_size: float
+    published_epsilon: float | None = None
+
+    @classmethod
+    def read(cls, stated: Parameters) -> SGDSettings:
+        """Return the settings that a certificate states."""
+        names = ("steps", "batch_size", "sampling", "average", "noise", "step_size")
+        published = stated.get("published_epsilon")
+        return cls(**{name: stated[name] for name in names}, published_epsilon=published)
+
+    def stated(self) -> Facts:
+        """Return the settings as a certificate states them."""
+        facts = dict(vars(self))
+        rate = facts.pop("step_size")
+        if self.published_epsilon is None:
+            del facts["published_epsilon"]
+        return {**facts, "step_size": rate}
 
 
 def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
@@ -81,14 +116,14 @@ def _check_sgd_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _checked_sgd_scheme(bounds: BatchBounds, settings: Parameters) -> tuple[str, str, float, int]:
+def _checked_sgd_scheme(bounds: BatchBounds, settings: SGDSettings) -> tuple[str, str, float, int]:
     """Return sampling scheme, relation, rate and number of steps: what the accounting needs
     besides the noise.
     """
     mechanisms.check_mechanism_records(bounds, _OWNER)
-    steps = check_count("steps", _OWNER, settings["steps"])
-    size = check_count("batch_size", _OWNER, settings["batch_size"], most=bounds.n_samples)
-    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    steps = check_count("steps", _OWNER, settings.steps)
+    size = check_count("batch_size", _OWNER, settings.batch_size, most=bounds.n_samples)
+    sampling = check_sampling(settings.sampling, bounds.neighbors, _OWNER)
     return sampling, bounds.neighbors, size / bounds.n_samples, steps
 
 
@@ -97,7 +132,7 @@ def _record_share(bounds: BatchBounds) -> float:
     return bounds.lipschitz / bounds.gradient_sum_sensitivity()
 
 
-def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameters) -> float:
+def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: SGDSettings) -> float:
     """Return the std of the noise on the sum over a batch: the smallest that suffices, or the
     published one.
     """
@@ -105,25 +140,26 @@ def _sgd_noise_std(bounds: BatchBounds, guarantee: ApproxDP, settings: Parameter
     delta = guarantee.delta_bound
     scheme = _checked_sgd_scheme(bounds, settings)
     sensitivity = bounds.gradient_sum_sensitivity()
-    if settings["noise"] == "accounted":
+    if settings.noise == "accounted":
         return sensitivity * subsampled_multiplier(*scheme, epsilon, delta, _record_share(bounds))
-    std = published_std(bounds.lipschitz, settings["published_epsilon"], delta)
+    claimed = cast(float, settings.published_epsilon)
+    std = published_std(bounds.lipschitz, claimed, delta)
     accounted = subsampled_epsilon(*scheme, std / sensitivity, delta, _record_share(bounds))
     if accounted > epsilon:
         raise ValueError(
-            f"NoisySGD with noise='published' claims epsilon={settings['published_epsilon']:g}, "
+            f"NoisySGD with noise='published' claims epsilon={claimed:g}, "
             f"but its noise is accounted at epsilon={accounted:.4g} (delta={delta:g}), more than "
             f"the {epsilon:g} asked for. Use noise='accounted'."
         )
     return std
 
 
-def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -> None:
+def _check_sgd_overflow(bounds: BatchBounds, settings: SGDSettings, std: float) -> None:
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no
     longer bounded.
     """
-    rate = settings["step_size"]
-    steps = settings["steps"]
+    rate = settings.step_size
+    steps = settings.steps
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner
     # than 1e300.
     longest = bounds.whole_lipschitz if isinstance(bounds, StructuredBounds) else bounds.lipschitz
@@ -134,57 +170,6 @@ def _check_sgd_overflow(bounds: BatchBounds, settings: Parameters, std: float) -
             "at most 2 / alpha, and steps * step_size below 1e100 in units of a gradient. Got "
             f"{rate!r} instead. Use a smaller step."
         )
-
-
-@certificates.calibrates("sgd")
-def calibrate_dp_sgd(
-    bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters
-) -> CertificateCalibration:
-    """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme
-    that draws them.
-    """
-    settings = parameters["sgd"]
-    _, _, _, steps = _checked_sgd_scheme(bounds, settings)
-    check_mechanism_slope(bounds, _OWNER)
-    guarantee = guarantee_per_problem(guarantee, parameters.get("problems", 1))
-    std = _sgd_noise_std(bounds, _check_sgd_guarantee(guarantee), settings)
-    _check_sgd_overflow(bounds, settings, std)
-    sensitivity = bounds.gradient_sum_sensitivity()
-    # Millions of sums that are never shown are drawn in floating point: no grid.
-    term = certificates.CertifiedNoise(
-        "gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0
-    )
-    return CertificateCalibration({"gradients": term})
-
-
-@certificates.proves("sgd")
-def prove_dp_sgd(certificate: Certificate) -> CertificateProof:
-    """Account for DP-SGD's stated steps with the stated noise, batches and scheme."""
-    bounds = certificate.bounds
-    settings = certificate.parameters["sgd"]
-    certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
-    certificate.check_terms("gradients")
-    sampling, neighbors, rate, steps = _checked_sgd_scheme(bounds, settings)
-    moved = bounds.gradient_sum_sensitivity()
-    term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
-    if term.distribution != "gaussian":
-        raise certificates.CertificateError("The certificate's noise is not Gaussian.")
-    _check_sgd_overflow(bounds, settings, term.scale)
-    claim = _check_sgd_guarantee(certificate.guarantee)
-    problems = certificate.problems
-    each = claim.delta_bound / problems
-    epsilon = subsampled_epsilon(
-        sampling, neighbors, rate, steps, term.scale / moved, each, _record_share(bounds)
-    )
-    drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
-    proof = (
-        "privacy loss of the pair that dominates a sampled Gaussian sum, composed "
-        "numerically, or its Renyi divergence"
-    )
-    theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {neighbors.replace('_', '-')}: {proof}"
-    return CertificateProof(
-        compose_guarantee(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT
-    )
 
 
 @dataclass(frozen=True)
@@ -248,8 +233,120 @@ class NoisySGD(PrivateMechanism):
     average: float = 0.75
     noise: str = "accounted"
     name: ClassVar[str] = "sgd"
+    carries: ClassVar[Carries] = Carries(
+        bounds=(LinearBounds, StructuredBounds),
+        weights=True,
+        people=True,
+        ignored_rows=True,
+        problems=True,
+    )
+    fits: ClassVar[frozenset[str]] = frozenset({"quantiles", "classes", "matrices"})
+    guarantees: ClassVar[tuple[type[Guarantee], ...]] = (ApproxDP,)
+    noise_enters: ClassVar[str] = EVERY_STEP
+    method: ClassVar[str] = (
+        "The coefficients were improved step by step on small random parts of the data, with "
+        "random noise in every step."
+    )
+    quantities: ClassVar[dict[str, str]] = {"gradients": "gradients of the middle rounds"}
 
-    def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> Facts:
+    @classmethod
+    def calibrate(
+        cls, bounds: BatchBounds, guarantee: Guarantee, parameters: Parameters
+    ) -> CertificateCalibration:
+        """Derive DP-SGD's noise of every step from the number of steps, the batches and the scheme
+        that draws them.
+        """
+        settings = SGDSettings.read(parameters["sgd"])
+        _, _, _, steps = _checked_sgd_scheme(bounds, settings)
+        check_mechanism_slope(bounds, _OWNER)
+        guarantee = guarantee_per_problem(guarantee, parameters.get("problems", 1))
+        std = _sgd_noise_std(bounds, _check_sgd_guarantee(guarantee), settings)
+        _check_sgd_overflow(bounds, settings, std)
+        sensitivity = bounds.gradient_sum_sensitivity()
+        # Millions of sums that are never shown are drawn in floating point: no grid.
+        term = certificates.CertifiedNoise(
+            "gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0
+        )
+        return CertificateCalibration({"gradients": term})
+
+    @classmethod
+    def prove(cls, certificate: Certificate) -> CertificateProof:
+        """Account for DP-SGD's stated steps with the stated noise, batches and scheme."""
+        bounds = certificate.bounds
+        settings = SGDSettings.read(certificate.parameters["sgd"])
+        certificate.check_terms("gradients")
+        sampling, neighbors, rate, steps = _checked_sgd_scheme(bounds, settings)
+        moved = bounds.gradient_sum_sensitivity()
+        term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
+        if term.distribution != "gaussian":
+            raise certificates.CertificateError("The certificate's noise is not Gaussian.")
+        _check_sgd_overflow(bounds, settings, term.scale)
+        claim = _check_sgd_guarantee(certificate.guarantee)
+        problems = certificate.problems
+        each = claim.delta_bound / problems
+        epsilon = subsampled_epsilon(
+            sampling, neighbors, rate, steps, term.scale / moved, each, _record_share(bounds)
+        )
+        drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
+        proof = (
+            "privacy loss of the pair that dominates a sampled Gaussian sum, composed "
+            "numerically, or its Renyi divergence"
+        )
+        relation = neighbors.replace("_", "-")
+        theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {relation}: {proof}"
+        return CertificateProof(
+            compose_guarantee(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT
+        )
+
+    @classmethod
+    def named_for(cls, request: FitRequest) -> NoisySGD:
+        """Return the usual run: on records that are matrices two thousand batches."""
+        if request.task != "matrices":
+            return cls()
+        return cls(
+            batch_size=max(1, request.bounds.n_samples // _MATRIX_BATCHES),
+            steps=_MATRIX_STEPS,
+            # The rate of batches of a fixed size would tell the private number of records.
+            sampling="fixed" if request.bounds.neighbors == "replace_one" else "poisson",
+        )
+
+    def prepare(self, request: FitRequest) -> FitDecision:
+        """Decide steps, batches and, of quantiles, the smoothing: as little as the steps allow."""
+        bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+        if isinstance(bounds, StructuredBounds):
+            return self._prepare_matrices(request, bounds)
+        if isinstance(bounds.loss, Pinball):
+            return self._prepare_quantile(request, bounds)
+        bounds = replace(bounds, loss=request.smooth_loss or bounds.loss)
+        settings = self.settings(bounds, guarantee_per_problem(request.guarantee, request.problems))
+        return self.decide(request, bounds, {self.name: settings.stated()}, settings=settings)
+
+    def _prepare_quantile(self, request: FitRequest, bounds: LinearBounds) -> FitDecision:
+        """Choose the smoothing as in Theorem 3.4 of the quantile paper."""
+        chosen = self
+        if bounds.neighbors == "add_or_remove_one" and self == NoisySGD():
+            # The rate of batches of a fixed size would tell the private number of rows.
+            chosen = NoisySGD(sampling="poisson")
+        settings = chosen.settings(bounds, request.guarantee)
+        kernel = request.kernel
+        assert kernel is not None
+        bandwidth = request.bandwidth or contractive_bandwidth(
+            kernel, bounds.curvature_factor, settings.step_size
+        )
+        bounds = replace(bounds, loss=request.smoothed(bounds.loss, bandwidth))
+        return chosen.decide(
+            request, bounds, {self.name: settings.stated()}, settings=settings, bandwidth=bandwidth
+        )
+
+    def _prepare_matrices(self, request: FitRequest, bounds: StructuredBounds) -> FitDecision:
+        bandwidth = request.bandwidth
+        bounds = replace(bounds, loss=request.smoothed(bounds.loss, bandwidth))
+        settings = self.settings(bounds, request.guarantee)
+        smoothing = {} if bandwidth is None else {"bandwidth": bandwidth}
+        parameters = {**smoothing, self.name: settings.stated()}
+        return self.decide(request, bounds, parameters, settings=settings)
+
+    def settings(self, bounds: BatchBounds, guarantee: Guarantee) -> SGDSettings:
         """Return the public parameters of a run of DP-SGD, all chosen."""
         budget = _check_sgd_guarantee(guarantee)
         epsilon = budget.epsilon_bound
@@ -263,45 +360,46 @@ class NoisySGD(PrivateMechanism):
             steps = math.ceil(max(200.0, min(wanted, _MOST_WORK / (bounds.dimension * (size + 1)))))
         else:
             steps = check_count("steps", "NoisySGD", self.steps)
-        chosen: Facts = {
-            "steps": steps,
-            "batch_size": size,
-            "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
-            "average": check_number("average", _OWNER, self.average, "a number in [0, 1]", 0, 1.01),
-            "noise": self.noise,
-        }
-        if self.noise == "published":
-            chosen["published_epsilon"] = epsilon
+        published = self.noise == "published"
+        chosen = SGDSettings(
+            steps=steps,
+            batch_size=size,
+            sampling=check_sampling(self.sampling, bounds.neighbors, _OWNER),
+            average=check_number("average", _OWNER, self.average, "a number in [0, 1]", 0, 1.01),
+            noise=self.noise,
+            step_size=math.nan,  # follows from the noise, which does not depend on it
+            published_epsilon=epsilon if published else None,
+        )
+        if published:
             std = published_std(bounds.lipschitz, epsilon, delta)
         else:
             std = _sgd_noise_std(bounds, budget, chosen)
         if self.step_size is None:
             square = bounds.lipschitz**2 / size + bounds.dimension * std**2 / size**2
-            chosen["step_size"] = 0.5 / math.sqrt(steps * square)
+            rate = 0.5 / math.sqrt(steps * square)
         else:
             allowed = "None or a finite number above 0"
-            chosen["step_size"] = check_number(
+            rate = check_number(
                 "step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True
             )
-        return chosen
+        return replace(chosen, step_size=rate)
 
     def _chosen(self, bounds: BatchBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        parameters.setdefault("sgd", self.settings(bounds, guarantee))
+        if "sgd" not in parameters:
+            parameters["sgd"] = self.settings(bounds, guarantee).stated()
         return parameters
 
-    def certify(
+    def _issue(
         self,
         bounds: BatchBounds,
         guarantee: Guarantee,
-        parameters: Parameters | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate of DP-SGD from public facts; published noise is certified for
-        what it truly gives.
-        """
-        parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
-        settings = parameters["sgd"]
-        if settings["noise"] == "published":
+        parameters: Parameters | None,
+        seeded: bool,
+    ) -> tuple[Certificate, Any]:
+        """Issue the certificate; published noise is certified for what it truly gives."""
+        chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
+        settings = SGDSettings.read(chosen["sgd"])
+        if settings.noise == "published":
             budget = _check_sgd_guarantee(guarantee)
             std = _sgd_noise_std(
                 bounds, budget, settings
@@ -314,30 +412,52 @@ class NoisySGD(PrivateMechanism):
             unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
             accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
             guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
-        return super().certify(bounds, guarantee, parameters, seeded)
+        return super()._issue(bounds, guarantee, chosen, seeded)
+
+    def stated_settings(self, certificate: Certificate) -> SGDSettings:
+        """Return the settings that a certificate states, as the object that a run takes."""
+        return SGDSettings.read(certificate.parameters["sgd"])
+
+    @classmethod
+    def matrix_target_limit(cls, certificate: Certificate, settings: object) -> float:
+        """Return the public bound to which targets of matrices are clamped."""
+        assert isinstance(settings, SGDSettings)
+        return longest_descent_margin(
+            certificate, settings.steps, settings.step_size, settings.batch_size
+        )
 
     def _run(
-        self, objective: BatchObjective, certificate: Certificate, noise: NoiseSource, record: Facts
+        self,
+        objective: BatchObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+        settings: SGDSettings,
     ) -> Array:
+        generator = fast_sgd_generator(noise)
         if isinstance(objective, StructuredObjective):
-            return descend_noisy_sgd(objective, certificate, fast_sgd_generator(noise))
-        return _NoisySGDRun(objective, certificate, noise).run()
+            return descend_noisy_sgd(objective, certificate, generator, settings)
+        return _NoisySGDRun(objective, certificate, settings, generator).run()
 
 
 class _NoisySGDRun:
     """One run on data: the certificate fixes everything but the noise and the batches."""
 
     def __init__(
-        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        settings: SGDSettings,
+        generator: np.random.Generator,
     ) -> None:
         from dpconvex.smoothing.compiled_slopes import compile_slope
 
-        self.settings = certificate.parameters["sgd"]
+        self.settings = settings
         term = certificate.noise["gradients"]
         self.std = term.scale
         self.steps = term.releases
-        self.sampling = self.settings["sampling"]
-        self.size = self.settings["batch_size"]
+        self.sampling = settings.sampling
+        self.size = settings.batch_size
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha = certificate.bounds.alpha
         self.loss = objective.loss
@@ -350,12 +470,12 @@ class _NoisySGDRun:
         whole = self.rows.small and not self.sparse and not self.rows.has_people
         self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
-        self.generator = fast_sgd_generator(noise)
+        self.generator = generator
         self.theta = np.zeros(self.rows.dim)
         self.permutation = np.arange(self.n_rows)
 
     def run(self) -> Array:
-        averaged = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
+        averaged = min(self.steps, max(1, round(self.settings.average * self.steps)))
         total = np.zeros_like(self.theta)
         self._take_sgd_steps(self.steps - averaged, total)
         total[:] = 0.0
@@ -390,7 +510,7 @@ class _NoisySGDRun:
                 compiled,
                 self.theta,
                 total,
-                self.settings["step_size"],
+                self.settings.step_size,
                 self.alpha,
                 self.std,
             )
@@ -433,7 +553,7 @@ class _NoisySGDRun:
                 self.compiled,
                 self.theta,
                 total,
-                self.settings["step_size"],
+                self.settings.step_size,
                 self.alpha,
                 self.std,
                 float(self.size),
@@ -445,9 +565,7 @@ class _NoisySGDRun:
                 block = rows[visited]
                 slopes = self.loss.gradient(targets[visited], block_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
-            self.theta -= self.settings["step_size"] * (
-                gradient / self.size + self.alpha * self.theta
-            )
+            self.theta -= self.settings.step_size * (gradient / self.size + self.alpha * self.theta)
             total += self.theta
 
 
@@ -462,7 +580,10 @@ def fast_sgd_generator(noise: NoiseSource) -> np.random.Generator:
 
 
 def descend_noisy_sgd(
-    objective: StructuredObjective, certificate: Certificate, generator: np.random.Generator
+    objective: StructuredObjective,
+    certificate: Certificate,
+    generator: np.random.Generator,
+    settings: SGDSettings,
 ) -> Array:
     """Return the mean of the later iterates of noisy stochastic descent on records that are
     matrices.
@@ -470,20 +591,19 @@ def descend_noisy_sgd(
     The part that all records share is public and added to every step as it is: only the records'
     own parts are sampled, summed and hidden by noise.
     """
-    settings = certificate.parameters["sgd"]
     term = certificate.noise["gradients"]
     records = objective.records
     loss = objective.own_loss
     bounds = certificate.bounds
-    size = settings["batch_size"]
+    size = settings.batch_size
     steps = term.releases
-    step = settings["step_size"]
-    averaged = min(steps, max(1, round(settings["average"] * steps)))
+    step = settings.step_size
+    averaged = min(steps, max(1, round(settings.average * steps)))
     shared = None if records.shared is None else StructuredNormTerm(records.shared, objective.loss)
     rate = size / bounds.n_samples
 
     def take_sgd_step(theta: Array) -> Array:
-        if settings["sampling"] == "fixed":
+        if settings.sampling == "fixed":
             batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
         else:
             batch = np.flatnonzero(generator.random(objective.n_rows) < rate)

@@ -17,28 +17,24 @@ ball around it shares with the whole one: for strongly convex objectives the ris
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.core.exponential_choices import ExponentialChoices
-from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
+from dpconvex.core import certificate as certificates
+from dpconvex.core.certificate import Certificate, CertificateCalibration, CertificateProof
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import Guarantee, PureDP
+from dpconvex.core.linear_bounds import LinearBounds
+from dpconvex.core.mechanism_rules import Parameters
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
-from dpconvex.mechanisms.output_perturbation import calibrate_output_perturbation
+from dpconvex.mechanisms.output_perturbation import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificate import (
-    Certificate,
-    CertificateCalibration,
-    CertificateProof,
-    Parameters,
-)
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee, PureDP
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.releases.exponential_choices import ExponentialChoices
+from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.types import Array
 
 _OWNER = "ExponentialMechanism"
@@ -47,12 +43,18 @@ _MOST_POINTS = 201  # along one axis
 _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
-def _exponential_grid_settings(
-    bounds: LinearBounds, stated: Parameters
-) -> tuple[float, int, bool, float]:
-    """Return radius, points per axis, whether to localise, and the shrinkage of the radius;
-    raise on others.
-    """
+@dataclass(frozen=True)
+class GridSettings:
+    """What a draw from a grid uses; its certificate states the same as plain data."""
+
+    radius: float
+    points: int  # along one axis
+    localise: bool
+    shrinkage: float
+
+
+def _exponential_grid_settings(bounds: LinearBounds, stated: Parameters) -> GridSettings:
+    """Return the settings of a grid that a draw can have, or raise."""
     if bounds.dimension > _MOST_DIMENSIONS:
         raise ValueError(
             f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a "
@@ -80,66 +82,7 @@ def _exponential_grid_settings(
             f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser "
             "is released first, which needs strong convexity. Give alpha, or localise=False."
         )
-    return radius, points, stated["localise"], shrinkage
-
-
-@certificates.calibrates("exponential")
-def calibrate_exponential(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> CertificateCalibration:
-    """Derive the budgets of the draw and, where it is localised, the noise of the point it is
-    localised around.
-    """
-    if not isinstance(guarantee, PureDP):
-        raise ValueError(
-            f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or "
-            "another mechanism."
-        )
-    _, _, localise, _ = _exponential_grid_settings(bounds, parameters["grid"])
-    if not localise:
-        return CertificateCalibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
-    half = guarantee.epsilon_bound / 2
-    first = calibrate_output_perturbation(bounds, PureDP(half), {})
-    return CertificateCalibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
-
-
-@certificates.proves("exponential")
-def prove_exponential(certificate: Certificate) -> CertificateProof:
-    """Add what the draw costs to what the released centre costs."""
-    bounds = certificate.bounds
-    stated = certificate.parameters
-    certificate.check_bounds(LinearBounds)
-    _, _, localise, _ = _exponential_grid_settings(bounds, stated["grid"])
-    draw = check_number(
-        "draw_epsilon",
-        _OWNER,
-        stated["draw_epsilon"],
-        "a number above 0",
-        0,
-        math.inf,
-        low_open=True,
-    )
-    relation = bounds.neighbors.replace("_", "-")
-    spent = draw
-    if localise:
-        certificate.check_terms("release")
-        tolerance = certificate.check_tolerance()
-        moved = bounds.minimiser_sensitivity(tolerance)
-        stated_tolerance = certificate.solver_tolerance
-        term = certificate.term(
-            "release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance
-        )
-        if term.distribution != "l2-laplace":
-            raise certificates.CertificateError(
-                "The certificate's centre is not released with l2-Laplace noise."
-            )
-        spent += certificates.compose_certified_pure([term]).epsilon_bound
-    else:
-        certificate.check_terms()
-    where = "around a released minimiser" if localise else "around 0"
-    return CertificateProof(
-        PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}"
-    )
+    return GridSettings(radius, points, stated["localise"], shrinkage)
 
 
 @dataclass(frozen=True)
@@ -179,17 +122,73 @@ class ExponentialMechanism(PrivateMechanism):
     localise: bool = False
     shrinkage: float = 4.0
     name: ClassVar[str] = "exponential"
+    guarantees: ClassVar[tuple[type[Guarantee], ...]] = (PureDP,)
+    quantities: ClassVar[dict[str, str]] = {"release": "coefficients"}
+
+    @classmethod
+    def calibrate(
+        cls, bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+    ) -> CertificateCalibration:
+        """Derive the budgets of the draw and, where it is localised, the noise of the point it is
+        localised around.
+        """
+        if not isinstance(guarantee, PureDP):
+            raise ValueError(
+                f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or "
+                "another mechanism."
+            )
+        if not _exponential_grid_settings(bounds, parameters["grid"]).localise:
+            return CertificateCalibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
+        half = guarantee.epsilon_bound / 2
+        first = OutputPerturbation.calibrate(bounds, PureDP(half), {})
+        return CertificateCalibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
+
+    @classmethod
+    def prove(cls, certificate: Certificate) -> CertificateProof:
+        """Add what the draw costs to what the released centre costs."""
+        bounds = certificate.bounds
+        stated = certificate.parameters
+        localise = _exponential_grid_settings(bounds, stated["grid"]).localise
+        draw = check_number(
+            "draw_epsilon",
+            _OWNER,
+            stated["draw_epsilon"],
+            "a number above 0",
+            0,
+            math.inf,
+            low_open=True,
+        )
+        relation = bounds.neighbors.replace("_", "-")
+        spent = draw
+        if localise:
+            certificate.check_terms("release")
+            tolerance = certificate.check_tolerance()
+            moved = bounds.minimiser_sensitivity(tolerance)
+            stated_tolerance = certificate.solver_tolerance
+            term = certificate.term(
+                "release", moved, bounds.dimension, "coefficients", tolerance=stated_tolerance
+            )
+            if term.distribution != "l2-laplace":
+                raise certificates.CertificateError(
+                    "The certificate's centre is not released with l2-Laplace noise."
+                )
+            spent += certificates.compose_certified_pure([term]).epsilon_bound
+        else:
+            certificate.check_terms()
+        where = "around a released minimiser" if localise else "around 0"
+        return CertificateProof(
+            PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}"
+        )
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        grid = {
-            "radius": self.radius,
-            "points": self.points,
-            "localise": self.localise,
-            "shrinkage": self.shrinkage,
-        }
+        grid = asdict(self)
         _exponential_grid_settings(bounds, grid)
         parameters.setdefault("grid", grid)
         return parameters
+
+    def stated_settings(self, certificate: Certificate) -> GridSettings:
+        """Return the settings that a certificate states, as the object that a run takes."""
+        return _exponential_grid_settings(certificate.bounds, certificate.parameters["grid"])
 
     def _run(
         self,
@@ -197,21 +196,20 @@ class ExponentialMechanism(PrivateMechanism):
         certificate: Certificate,
         noise: NoiseSource,
         record: Facts,
+        settings: GridSettings,
     ) -> Array:
         bounds = certificate.bounds
-        radius, points, localise, shrinkage = _exponential_grid_settings(
-            bounds, certificate.parameters["grid"]
-        )
         centre = np.zeros(bounds.dimension)
+        radius = settings.radius
         limit = radius
-        if localise:
+        if settings.localise:
             centre = PerturbedMinimiser(objective, certificate, noise).release()
             longest = radius * (1 - 1e-12)  # a product may round up
             centre = centre * min(1.0, longest / max(float(np.linalg.norm(centre)), 1e-300))
             record["centre"] = centre.copy()
             spread = certificate.noise["release"].scale * bounds.dimension
-            radius = min(radius, shrinkage * spread)
-        candidates = centre + radius * _exponential_unit_grid(bounds.dimension, points)
+            radius = min(radius, settings.shrinkage * spread)
+        candidates = centre + radius * _exponential_unit_grid(bounds.dimension, settings.points)
         candidates = candidates[np.linalg.norm(candidates, axis=1) <= limit]
         choices = ExponentialChoices(certificate.parameters["draw_epsilon"], 1, noise)
         return choices.coefficients(objective, bounds, candidates, centre, radius)

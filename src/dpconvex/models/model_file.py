@@ -15,15 +15,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from dpconvex.atomic_files import write_file_atomically
-from dpconvex.checks import MOST_FEATURES, check_positive
+from dpconvex.core.certificate import Certificate, CertificateError, refuse_malformed_certificate
+from dpconvex.core.checks import MOST_FEATURES, check_positive
+from dpconvex.core.description import describe, rebuild_description
+from dpconvex.core.linear_bounds import LinearRecord
+from dpconvex.core.noise_source import SAMPLERS
 from dpconvex.inputs.labels import declared_label_set
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
@@ -37,16 +39,14 @@ from dpconvex.inputs.settings import (
     fitted_names,
     resolve_kernel_setting,
 )
-from dpconvex.mechanisms.gradient_descent import stated_farthest
-from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.certificate import Certificate, CertificateError, refuse_malformed_certificate
-from dpconvex.privacy.description import describe, rebuild_description
-from dpconvex.privacy.noise import SAMPLERS
+from dpconvex.mechanisms.mechanism import certified_kind
+from dpconvex.models.saved_kinds import ESTIMATORS, INTERVALS, SavedIntervals
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.types import Array
 from dpconvex.version import __version__
 
 FORMAT = "dpconvex-model-1"
-INTERVALS = "dpconvex-intervals-1"
+INTERVALS_FORMAT = "dpconvex-intervals-1"
 LARGEST_FILE = 64 * 2**20
 # Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of
 # them are needed.
@@ -59,8 +59,6 @@ NOT_SAVED = ("ledger", "random_state", "verbose")
 # matters. A kernel is missing only where none was used. A loss is never missing: nobody could
 # compare it with the certificate's.
 OMITTABLE = ("kernel", "mechanism")
-# Mechanisms that weight rows which others shorten for want of feature bounds.
-_WEIGHTED = ("gradient", "plain-gradient")
 # Errors that wrong values raise while an estimator or certificate is rebuilt from them.
 REBUILDING = (
     ArithmeticError,
@@ -71,10 +69,7 @@ REBUILDING = (
     TypeError,
     ValueError,
 )
-# By name, like plug-ins: this package is below those of estimators and intervals and does not know
-# them.
-_ESTIMATORS = "dpconvex.estimators"
-_INTERVALS_BY = "dpconvex.intervals"
+_INTERVALS_CLASS = "DPConformal"
 
 Content = Mapping[str, Any]  # of a file: JSON
 
@@ -92,12 +87,20 @@ class ModelFile:
 
 
 def known_estimators() -> list[str]:
-    """Return the names of the classes that a file may name; nothing is loaded for it."""
-    return sorted(name for name in import_module(_ESTIMATORS).__all__ if name.startswith("DP"))
+    """Return the names of the classes that a file may name; no class is loaded for it."""
+    return ESTIMATORS.known()
 
 
 def _estimator_named(name: str) -> type[Fitted]:
-    return cast(type[Fitted], getattr(import_module(_ESTIMATORS), name))
+    load = ESTIMATORS.find(name)
+    assert load is not None, "the name was checked"
+    return load()
+
+
+def _intervals() -> SavedIntervals:
+    found = INTERVALS.find(_INTERVALS_CLASS)
+    assert found is not None, "the package registers its intervals"
+    return found
 
 
 # Writing
@@ -158,14 +161,14 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     if schema is None:
         schema = fitted_schema(estimator)
     name = type(estimator).__name__
-    intervals = name == "DPConformal"
+    intervals = name == _INTERVALS_CLASS
     # One of ours, not of a class derived from one.
     if not intervals and not (
         name in known_estimators() and _estimator_named(name) is type(estimator)
     ):
         raise ModelFileError(
             "The 'estimator' parameter of save_model must be one of "
-            f"{sorted([*known_estimators(), 'DPConformal'])}. Got {name} instead."
+            f"{sorted([*known_estimators(), _INTERVALS_CLASS])}. Got {name} instead."
         )
     if "certificate_" not in vars(estimator):
         raise ModelFileError(
@@ -174,8 +177,8 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     try:
         content = _model_content(estimator.estimator_ if intervals else estimator, schema)
         if intervals:
-            own: Any = _plain_model_data(import_module(_INTERVALS_BY).intervals_content(estimator))
-            content = {"format": INTERVALS, "version": __version__, **own, "model": content}
+            own: Any = _plain_model_data(_intervals().content(estimator))
+            content = {"format": INTERVALS_FORMAT, "version": __version__, **own, "model": content}
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(
@@ -379,15 +382,13 @@ def parse_model(data: Content) -> ModelFile:
     """Return what the content of a model file stands for, after all checks."""
     # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
     with np.errstate(all="ignore"):
-        if data.get("format") != INTERVALS:
+        if data.get("format") != INTERVALS_FORMAT:
             return _parse_model(data)
         inner = data.get("model")
         if not isinstance(inner, dict):
             raise ModelFileError("A file of intervals must hold the 'model' that they are around.")
         model = _parse_model(inner)
-        return ModelFile(
-            import_module(_INTERVALS_BY).rebuild_intervals(data, model.estimator), model.schema
-        )
+        return ModelFile(_intervals().rebuild(data, model.estimator), model.schema)
 
 
 def parse_certificate_file(data: Content) -> Certificate:
@@ -581,18 +582,13 @@ def _stated_model_facts(
     )
     mechanism = data["parameters"].get("mechanism", "auto")
     if mechanism != "auto":
-        named = certificate.mechanism
-        for family in ("auc-", "structured-", "plain-"):
-            named = named.removeprefix(family)
-        pairs["mechanism"] = (named, mechanism)
+        pairs["mechanism"] = (certified_kind(certificate).word, mechanism)
     if facts.row_map is not None:
         stated = isinstance(bounds, LinearRecord) and bounds.fit_intercept
         pairs["fit_intercept"] = (stated, facts.row_map.fit_intercept)
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
-        longest = facts.row_map.max_norm
-        if certificate.mechanism in _WEIGHTED:
-            longest = facts.row_map.weighted(stated_farthest(certificate)).max_norm
+        longest = certified_kind(certificate).stated_map(certificate, facts.row_map).max_norm
         pairs["max_norm"] = (
             bounds.max_norm,
             longest if math.isfinite(longest) else facts.row_map.row_norm,

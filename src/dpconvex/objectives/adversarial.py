@@ -13,15 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import parameter_error
-from dpconvex.engine.block_products import (
-    CompensatedBlockSum,
-    block_gram,
-    moved_block_gram,
-    takes_sparse_blocks,
-)
-from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import Kind, Loss, PointwiseLoss
+from dpconvex.core.block_products import block_gram, moved_block_gram, takes_sparse_blocks
+from dpconvex.core.checks import parameter_error
+from dpconvex.core.pointwise_losses import Kind, Loss, PointwiseLoss
+from dpconvex.core.rows import Rows, Sums
+from dpconvex.engine.compensated_kernels import CompensatedBlockSum
 from dpconvex.objectives import adversary_sets
 from dpconvex.objectives.adversary_sets import Shape
 from dpconvex.objectives.empirical import empirical_slopes_with_error

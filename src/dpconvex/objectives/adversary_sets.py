@@ -24,7 +24,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.checks import parameter_error
 from dpconvex.types import Array
 
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]

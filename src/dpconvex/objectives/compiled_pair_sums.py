@@ -12,7 +12,7 @@ import math
 import numba
 import numpy as np
 
-from dpconvex.engine.rows import RowIndices
+from dpconvex.core.rows import RowIndices
 from dpconvex.types import Array
 
 _compile = numba.njit(cache=True, nogil=True)

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dpconvex.engine.block_products import CompensatedBlockSum, block_gram, takes_sparse_blocks
-from dpconvex.engine.rows import Rows, Sums
-from dpconvex.losses.pointwise import Loss
+from dpconvex.core.block_products import block_gram, takes_sparse_blocks
+from dpconvex.core.pointwise_losses import Loss
+from dpconvex.core.rows import Rows, Sums
+from dpconvex.engine.compensated_kernels import CompensatedBlockSum
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, DerivedPointwiseLoss
 from dpconvex.objectives import objective as objectives
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, LinearTermObjective, RowObjective

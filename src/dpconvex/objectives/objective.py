@@ -12,9 +12,9 @@ from typing import Protocol, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import check_number
-from dpconvex.engine.rows import Rows
-from dpconvex.losses.pointwise import Loss
+from dpconvex.core.checks import check_number
+from dpconvex.core.pointwise_losses import Loss
+from dpconvex.core.rows import Rows
 from dpconvex.types import Array
 
 UNIT = 2.0**-53  # relative error of one rounding

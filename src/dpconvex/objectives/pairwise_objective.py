@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import RowFunction, RowIndices, RowMap, Sums
-from dpconvex.engine.summation import block_rows, pairwise_summation, spread_indices
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.rows import RowFunction, RowIndices, RowMap, Sums
+from dpconvex.core.summation import block_rows, pairwise_summation, spread_indices
 from dpconvex.losses.pair_losses import PairLogistic, PairLoss
 from dpconvex.objectives import pair_sums
 from dpconvex.objectives.objective import UNIT, LinearTermObjective

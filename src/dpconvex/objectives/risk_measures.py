@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpconvex.checks import check_number, parameter_error
-from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import RowMap, Rows, Sums
-from dpconvex.losses.pointwise import Loss
+from dpconvex.core.block_products import block_gram, takes_sparse_blocks
+from dpconvex.core.checks import check_number, parameter_error
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.pointwise_losses import Loss
+from dpconvex.core.rows import RowMap, Rows, Sums
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, RidgeObjective, RowObjective
 from dpconvex.types import Array
 

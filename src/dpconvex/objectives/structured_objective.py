@@ -10,9 +10,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import CompensatedBlockSum, block_margins
-from dpconvex.engine.summation import pairwise_summation, sum_depth
-from dpconvex.losses.pointwise import PointwiseLoss
+from dpconvex.core.block_products import block_margins
+from dpconvex.core.pointwise_losses import PointwiseLoss
+from dpconvex.core.summation import pairwise_summation
+from dpconvex.engine.compensated_kernels import CompensatedBlockSum
 from dpconvex.losses.vector_losses import VectorLoss, link_parts
 from dpconvex.objectives.objective import (
     UNIT,
@@ -20,11 +21,11 @@ from dpconvex.objectives.objective import (
     exact_difference,
     exact_objective_margins,
 )
+from dpconvex.privacy.bounds.structured_bounds import SUMMED_RECORDS
 from dpconvex.smoothing.vector_convolution import ConvolvedVectorLoss, SmoothedMax
 from dpconvex.types import Array
 
 GRADIENT_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
-_BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,12 @@ def structured_spectral_norms(matrices: npt.ArrayLike) -> Array:
     """
     stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
-    starts = range(0, max(1, len(stack)), _BLOCK)
+    starts = range(0, max(1, len(stack)), SUMMED_RECORDS)
     return np.concatenate(
-        [_structured_operator_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts]
+        [
+            _structured_operator_norms(stack[i : i + SUMMED_RECORDS].astype(np.float64))
+            for i in starts
+        ]
     )
 
 
@@ -190,8 +194,8 @@ class StructuredRecords:
         self.link_norm = float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
             sizes = sum(
-                float(np.abs(targets[start : start + _BLOCK]).max(axis=1).sum())
-                for start in range(0, self.n_rows, _BLOCK)
+                float(np.abs(targets[start : start + SUMMED_RECORDS]).max(axis=1).sum())
+                for start in range(0, self.n_rows, SUMMED_RECORDS)
             )
             self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
@@ -228,7 +232,9 @@ class StructuredRecords:
         """All scaled matrices, shape (n, m, d)."""
         return self.scaled(slice(None))
 
-    def blocks(self, size: int = _BLOCK) -> Iterator[tuple[slice, Array, Array, Array | None]]:
+    def blocks(
+        self, size: int = SUMMED_RECORDS
+    ) -> Iterator[tuple[slice, Array, Array, Array | None]]:
         """Yield runs of records: their slice, their rows below each other, targets and levels."""
         for start in range(0, self.n_rows, size):
             part = slice(start, start + size)
@@ -238,7 +244,11 @@ class StructuredRecords:
     @property
     def additions(self) -> int:
         """Bound on the number of roundings any term of a sum over records passes through."""
-        return _BLOCK * self.outputs + len(self.shared or ()) + -(-self.n_rows // _BLOCK)
+        return (
+            SUMMED_RECORDS * self.outputs
+            + len(self.shared or ())
+            + -(-self.n_rows // SUMMED_RECORDS)
+        )
 
     def residuals(self, theta: Array) -> Array:
         """``Y - A theta``, shape (n, m)."""
@@ -256,11 +266,6 @@ class StructuredRecords:
                 yield (slopes(u, level).reshape(-1) @ rows,)
 
         return np.asarray(pairwise_summation(parts())[0]) if self.n_rows else np.zeros(self.dim)
-
-    @staticmethod
-    def most_additions(n_rows: int, outputs: int) -> int:
-        """Return through how many additions a number passes in :meth:`combine`, at most."""
-        return min(n_rows, _BLOCK) * outputs + sum_depth(-(-n_rows // _BLOCK))
 
 
 def _stacked_residuals(rows: Array, targets: Array, theta: Array) -> Array:
@@ -460,7 +465,7 @@ class StructuredObjective(LinearTermObjective):
         """
         theta, shift, size, moved, tail = self._refined_point(theta, offset)
         records = self.records
-        step = max(1, _BLOCK // self.records.outputs)
+        step = max(1, SUMMED_RECORDS // self.records.outputs)
         longest = max(records.operator_norm, records.link_norm)
         sums: CompensatedBlockSum | None = None
         residual_sizes = 0.0

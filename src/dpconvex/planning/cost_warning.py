@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpconvex.core import certificate as certificates
+from dpconvex.core.guarantees import ApproxDP, GaussianDP
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.fit.fit_plan import FitConfig, fit_kind_of_loss, gaussian_budget, plan_fit
-from dpconvex.planning.excess_risk import descent_excess
-from dpconvex.privacy import certificate as certificates
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
+from dpconvex.mechanisms.mechanism import certified_kind
+from dpconvex.mechanisms.private_fit import PrivateFitMechanism, PrivateFitSettings
+from dpconvex.risk.excess_risk import descent_excess
 
 # Lost share of what columns bring, in the reference populations, beyond which noise alone costs as
 # much as all of it.
@@ -29,9 +31,11 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
     """No bounds were given, so that columns are taken to be of order 1."""
 
 
-def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
+def warn_of_privacy_cost(certificate: certificates.Certificate, settings: object = None) -> None:
     """Warn where a fit will gain little over a private constant, has no bounds of its columns,
     or promises little.
+
+    ``settings`` are those that were decided with the certificate; without them, those it states.
     """
     unbounded, generous = certificates.certified_problems(certificate)
     if unbounded is not None:
@@ -41,19 +45,22 @@ def warn_of_privacy_cost(certificate: certificates.Certificate) -> None:
     bounds = certificate.bounds
     guarantee = certificate.guarantee
     parameters = certificate.parameters
-    if certificate.mechanism != "gradient" or fit_kind_of_loss(bounds.loss) == "smooth":
+    private_fit = certified_kind(certificate) is PrivateFitMechanism
+    if not private_fit or fit_kind_of_loss(bounds.loss) == "smooth":
         return  # nothing is predicted of others
-    if _lost_share(bounds, FitConfig(**parameters["fit"]), certificate.noise) <= _MOST_LOST:
+    if not isinstance(settings, PrivateFitSettings):
+        settings = PrivateFitMechanism().stated_settings(certificate)
+    if _lost_share(bounds, settings.config, certificate.noise) <= _MOST_LOST:
         return
     problems = parameters.get("problems", 1)
-    settings = dict(parameters["gradient"])
-    settings["inference"] = parameters.get("inference", False)
+    stated = dict(parameters["gradient"])
+    stated["inference"] = parameters.get("inference", False)
     mu = gaussian_budget(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 
     def lost(more_rows: float, more_budget: float) -> float:
         facts = replace(bounds, n_samples=round(more_rows * bounds.n_samples))
         budget = more_budget * mu
-        plan = plan_fit(facts, budget, settings)
+        plan = plan_fit(facts, budget, stated)
         return _lost_share(facts, plan.config, plan.calibrated_noise(facts, budget))
 
     # Columns of real tables are less even than those of the reference populations: twice as many

@@ -22,25 +22,36 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpconvex.checks import MOST_FEATURES, check_count, check_number, parameter_error
+from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.checks import MOST_FEATURES, check_count, check_number, parameter_error
+from dpconvex.core.guarantees import ApproxDP, Guarantee
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.fit.fit_plan import gaussian_budget, plan_fit
 from dpconvex.losses import Logistic, Pinball, Softmax, Squared, Tweedie
-from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.planning import excess_risk
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PrivateFitMechanism
+from dpconvex.mechanisms.output_perturbation import output_squares_excess
+from dpconvex.mechanisms.private_fit import descent_settings
+from dpconvex.risk import excess_risk
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.types import Array
 
 RATES = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}  # powers of the variance
+# By task, what estimators ask of a mechanism.
+_ASKED = {
+    "quantile": "quantiles",
+    "linear": "means",
+    **dict.fromkeys(RATES, "rates"),
+    "logistic": "classes",
+    "hazard": "shared coefficients",
+    "ordinal": "shared coefficients",
+}
+_DESCENT = PrivateFitMechanism.name
+_MINIMISERS = {kind.name: kind for kind in (ObjectivePerturbation, OutputPerturbation)}
+_KINDS = {_DESCENT: PrivateFitMechanism, **_MINIMISERS}
+#: By task, the names of the mechanisms that are forecast.
 MECHANISMS = {
-    "quantile": ("gradient", "objective", "output"),
-    "linear": ("gradient", "output"),
-    **dict.fromkeys(RATES, ("gradient", "objective", "output")),
-    "logistic": ("gradient", "objective", "output"),
-    "hazard": ("gradient",),
-    "ordinal": ("gradient",),
+    task: tuple(name for name, kind in _KINDS.items() if kind.is_for(asked))
+    for task, asked in _ASKED.items()
 }
 MARGINS = ("logistic", "hazard", "ordinal")  # tasks whose risk is that of log odds
 QUANTITIES = {
@@ -93,10 +104,9 @@ class PlannedProblem:
 
     def offers(self, mechanism: str) -> bool:
         """Return whether the mechanism has this kind of guarantee."""
-        if self.levels and mechanism != "gradient":
-            return False
-        refused = {GaussianDP: "objective", PureDP: "gradient"}
-        return mechanism != refused.get(type(self.guarantee))
+        kind = _KINDS[mechanism]
+        carried = kind.carries.levels or not self.levels
+        return carried and isinstance(self.guarantee, kind.guarantees)
 
     @property
     def bounds(self) -> LinearBounds:
@@ -165,16 +175,17 @@ class PlannedProblem:
     def _linear_excess(self, mechanism: str) -> Array:
         bounds = self.bounds
         (moment, scales) = self._reference()
-        if mechanism in ("objective", "output") and self.task in RATES:
-            alpha = excess_risk.classifier_prescription(mechanism, bounds, self.guarantee, {}).alpha
+        if mechanism in _MINIMISERS and self.task in RATES:
+            calibrate = _MINIMISERS[mechanism].calibrate
+            alpha = excess_risk.classifier_prescription(calibrate, bounds, self.guarantee, {}).alpha
             noise, release = self._noise(mechanism, replace(bounds, alpha=alpha))
             facts = np.array([alpha]), noise / bounds.n_samples, release
             risk = excess_risk.penalised_excess(
                 bounds, *facts, curvature=1.0, margin_variance=moment
             )
             return np.asarray(2 * risk / scales**2 + bounds.dimension / bounds.n_samples)
-        if mechanism == "output":
-            return excess_risk.output_squares_excess(bounds, self.guarantee, moment, scales)
+        if mechanism == OutputPerturbation.name:
+            return output_squares_excess(bounds, self.guarantee, moment, scales)
         if mechanism == "none":
             return np.full(len(scales), bounds.dimension / bounds.n_samples)
         if mechanism == "constant":
@@ -186,21 +197,18 @@ class PlannedProblem:
         (moment, scales) = self._reference()
         n = bounds.n_samples
         size = bounds.dimension
-        if mechanism == "gradient":
+        if mechanism == _DESCENT:
             return self._descent_excess(feature_moment=moment, residual_scales=scales, level=level)
         if mechanism == "constant":
             return excess_risk.quantile_constant_excess(size, moment, scales)
         smoothing: dict[str, Any] = {}
-        if mechanism == "output":
-            chosen = excess_risk.output_prescription(level, bounds, self.guarantee)
-            _, release = self._noise("output", replace(bounds, alpha=chosen.alpha))
-            smoothing = {"alpha": chosen.alpha, "release_std": release}
-        elif mechanism == "objective":
-            chosen = excess_risk.objective_prescription(level, _KERNEL, bounds, self.guarantee)
-            loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
-            noise, release = self._noise(
-                "objective", replace(bounds, loss=loss, alpha=chosen.alpha)
-            )
+        if mechanism in _MINIMISERS:
+            prescribe = _MINIMISERS[mechanism].prescribe_quantile
+            chosen = prescribe(level, _KERNEL, bounds, self.guarantee)
+            loss = bounds.loss
+            if chosen.bandwidth:
+                loss = convolve(Pinball(cast(float, chosen.level)), _KERNEL, chosen.bandwidth)
+            noise, release = self._noise(mechanism, replace(bounds, loss=loss, alpha=chosen.alpha))
             smoothing = {"alpha": chosen.alpha, "gradient_std": noise / n, "release_std": release}
             smoothing |= {"bandwidth": chosen.bandwidth, "level": chosen.level}
         return excess_risk.quantile_excess(
@@ -215,13 +223,13 @@ class PlannedProblem:
         )
         if mechanism == "constant":
             return excess_risk.logistic_constant_excess(intercept)
-        if mechanism == "gradient":
+        if mechanism == _DESCENT:
             return float(self._descent_excess(intercept=intercept))
         settings = {"intercept": intercept}
         if mechanism != "none":
             shared = {"problems": self.problems}
             alpha = excess_risk.classifier_prescription(
-                mechanism, self.bounds, self.guarantee, shared
+                _MINIMISERS[mechanism].calibrate, self.bounds, self.guarantee, shared
             ).alpha
             noise, release = self._noise(mechanism, replace(self.bounds, alpha=alpha))
             settings |= {
@@ -242,15 +250,16 @@ class PlannedProblem:
         mu = gaussian_budget(self.guarantee, "NoisyGradientDescent")
         if self.problems > 1 and self.task == "logistic":
             bounds = replace(bounds, loss=Softmax(self.problems))
-        plan = plan_fit(bounds, mu, NoisyGradientDescent().settings(None, _KERNEL, self.levels))
+        plan = plan_fit(bounds, mu, descent_settings(None, None, _KERNEL, self.levels))
         return excess_risk.descent_excess(
             bounds, plan.config, plan.calibrated_noise(bounds, mu), **population
         )[0]
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> tuple[float, float]:
         """Return the noise per coordinate of the sum of gradients and of the coefficients."""
-        return excess_risk.prescription_noise_stds(
-            mechanism, bounds, self.guarantee, {"problems": self.problems}
+        calibrate = _MINIMISERS[mechanism].calibrate
+        return excess_risk.perturbation_noise_stds(
+            calibrate, bounds, self.guarantee, {"problems": self.problems}
         )
 
 
@@ -463,6 +472,16 @@ def plan(
         without_privacy=none,
         constant=constant,
     )
+
+
+def default_mechanisms(task: str, guarantee: Guarantee) -> list[str]:
+    """Return the names of the mechanisms that ``"auto"`` chooses among: the private fit, or for
+    pure epsilon the perturbed minimisers.
+    """
+    names = (_DESCENT,)
+    if not isinstance(guarantee, PrivateFitMechanism.guarantees):
+        names = tuple(_MINIMISERS)
+    return [name for name in names if name in MECHANISMS[task]]
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

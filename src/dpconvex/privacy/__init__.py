@@ -4,11 +4,15 @@ ledger.
 
 from typing import TYPE_CHECKING
 
-from dpconvex.lazy_imports import on_demand
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.bounds import Bounds
-    from dpconvex.privacy.bounds.linear import LinearBounds
+    from dpconvex.core.bounds import Bounds
+    from dpconvex.core.calibration import gaussian_mu, gaussian_scale
+    from dpconvex.core.certificate import Certificate, CertificateError, PrivacyWarning
+    from dpconvex.core.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
+    from dpconvex.core.linear_bounds import LinearBounds
+    from dpconvex.core.noise_source import NoiseSource
     from dpconvex.privacy.bounds.ranking import PairwiseBounds, TopRankBounds
     from dpconvex.privacy.bounds.structured_bounds import DeclaredBounds, StructuredBounds
     from dpconvex.privacy.bounds.tilted_and_robust_bounds import (
@@ -16,12 +20,8 @@ if TYPE_CHECKING:
         TiltedBounds,
         WorstShareBounds,
     )
-    from dpconvex.privacy.calibration import gaussian_mu, gaussian_scale
-    from dpconvex.privacy.certificate import Certificate, CertificateError, PrivacyWarning
-    from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP, compose_epsilon
     from dpconvex.privacy.ledger import BudgetExceeded, Ledger
     from dpconvex.privacy.ledger_file import LedgerError
-    from dpconvex.privacy.noise import NoiseSource
     from dpconvex.privacy.objective_perturbation_calibration import (
         objective_perturbation_laplace_scale,
         objective_perturbation_scale,
@@ -30,20 +30,24 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "Bounds": "bounds",
-            "LinearBounds": "bounds.linear",
+            "Bounds": ".core.bounds",
+            "LinearBounds": ".core.linear_bounds",
             **dict.fromkeys(("PairwiseBounds", "TopRankBounds"), "bounds.ranking"),
             **dict.fromkeys(
                 ("RobustBounds", "TiltedBounds", "WorstShareBounds"),
                 "bounds.tilted_and_robust_bounds",
             ),
             **dict.fromkeys(("DeclaredBounds", "StructuredBounds"), "bounds.structured_bounds"),
-            **dict.fromkeys(("gaussian_mu", "gaussian_scale"), "calibration"),
-            **dict.fromkeys(("Certificate", "CertificateError", "PrivacyWarning"), "certificate"),
-            **dict.fromkeys(("ApproxDP", "GaussianDP", "PureDP", "compose_epsilon"), "guarantees"),
+            **dict.fromkeys(("gaussian_mu", "gaussian_scale"), ".core.calibration"),
+            **dict.fromkeys(
+                ("Certificate", "CertificateError", "PrivacyWarning"), ".core.certificate"
+            ),
+            **dict.fromkeys(
+                ("ApproxDP", "GaussianDP", "PureDP", "compose_epsilon"), ".core.guarantees"
+            ),
             **dict.fromkeys(("BudgetExceeded", "Ledger"), "ledger"),
             "LedgerError": "ledger_file",
-            "NoiseSource": "noise",
+            "NoiseSource": ".core.noise_source",
             "objective_perturbation_laplace_scale": "objective_perturbation_calibration",
             "objective_perturbation_scale": "objective_perturbation_calibration",
         },

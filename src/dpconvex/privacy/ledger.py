@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 
-from dpconvex.checks import check_number, parameter_error
-from dpconvex.privacy.bounds import PERSON, RECORD
-from dpconvex.privacy.bounds.scores import RELATIONS
-from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import (
+from dpconvex.core.bounds import PERSON, RECORD
+from dpconvex.core.checks import check_number, parameter_error
+from dpconvex.core.description import Facts
+from dpconvex.core.guarantees import (
     ApproxDP,
     GaussianDP,
     Guarantee,
@@ -26,6 +25,7 @@ from dpconvex.privacy.guarantees import (
     group_guarantee,
     guarantee_from_dict,
 )
+from dpconvex.privacy.bounds.scores import RELATIONS
 from dpconvex.privacy.ledger_file import MALFORMED, LedgerError, LedgerFile
 from dpconvex.privacy.privacy_filter import (
     COMPOSITIONS,

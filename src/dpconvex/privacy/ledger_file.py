@@ -19,8 +19,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpconvex.atomic_files import flush_file_folder
-from dpconvex.privacy.description import Facts
+from dpconvex.core.description import Facts
+from dpconvex.system.atomic_files import flush_file_folder
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
 _VERSION = 1

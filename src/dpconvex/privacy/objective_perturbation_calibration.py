@@ -17,13 +17,13 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import gammaincc, gammaln, log_ndtr
 
-from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import (
+from dpconvex.core.calibration import (
     check_neighbors,
     delta_target,
     gaussian_delta,
     smallest_safe_scale,
 )
+from dpconvex.core.checks import check_count, check_number
 from dpconvex.types import Array
 
 # Noise of this many sensitivities: what it does not certify, no noise does.

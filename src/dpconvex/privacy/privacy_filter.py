@@ -46,10 +46,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpconvex.privacy import guarantees
-from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.calibration import gaussian_delta, gaussian_mu
-from dpconvex.privacy.description import Facts
+from dpconvex.core import guarantees
+from dpconvex.core.bounds import RECORD
+from dpconvex.core.calibration import gaussian_delta, gaussian_mu
+from dpconvex.core.description import Facts
 
 DEFAULT_DELTA = 1e-6
 COMPOSITIONS = ("gaussian", "sums")

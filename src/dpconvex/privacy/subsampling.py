@@ -87,8 +87,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, ndtr, ndtri
 
-from dpconvex.checks import check_number, parameter_error
-from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.checks import check_number, parameter_error
 from dpconvex.types import Array
 
 SAMPLING = ("fixed", "poisson")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dpconvex.lazy_imports import on_demand
+from dpconvex.system.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from dpconvex.reports.report import render_report, write_report

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports.printable import printable_text
 from dpconvex.types import Array

@@ -11,14 +11,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
+from dpconvex.core.linear_bounds import LinearBounds, LinearRecord
 from dpconvex.engine import RowMap
 from dpconvex.inputs.settings import Classifier, Fitted, classifies, fitted_names
 from dpconvex.losses import DiscreteHazard, Logistic, ProportionalOdds, Tweedie
+from dpconvex.mechanisms.mechanism import certified_kind
 from dpconvex.planning import Forecasts, plan
 from dpconvex.planning.planner import MARGINS, MECHANISMS
-from dpconvex.privacy.bounds.linear import LinearBounds, LinearRecord
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.types import Array
 
 LEVEL = 0.95  # confidence of intervals that are shown
@@ -77,7 +78,6 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     """
     certificate: Certificate = model.certificate_
     bounds = certificate.bounds
-    noise = certificate.noise
     parameters = certificate.parameters
     if model.takes_matrices or "feature_bounds" not in parameters:
         return None
@@ -88,16 +88,10 @@ def coefficient_uncertainty(model: Fitted) -> CoefficientUncertainty | None:
     row_map = RowMap.from_bounds(
         width, parameters["feature_bounds"], bounds.row_norm, has_intercept
     )
-    if certificate.mechanism == "output":
-        spread = noise["release"].coordinate_std
-        exact = True
-    elif certificate.mechanism == "objective" and bounds.alpha > 0:
-        whole = noise["objective"].coordinate_std * math.sqrt(bounds.dimension)
-        moved = whole / (bounds.n_samples * bounds.alpha)
-        spread = math.hypot(moved, noise["release"].coordinate_std)
-        exact = False
-    else:
+    noise = certified_kind(certificate).coefficient_noise(certificate)
+    if noise is None:
         return None
+    spread, exact = noise
     target = certificate.parameters.get("target_bounds")
     logarithms = "rate_bounds" in certificate.parameters  # whose unit is no target's
     target_scale = 1.0 if target is None or logarithms else 2 / (target[1] - target[0])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.stats import norm
 
-from dpconvex.checks import check_share
+from dpconvex.core.checks import check_share
 from dpconvex.inputs.cells import read_cells
 from dpconvex.inputs.column_encoding import encode_columns, encoded_array
 from dpconvex.inputs.public_table import PublicTable, fitted_schema

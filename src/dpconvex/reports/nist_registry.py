@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpconvex.atomic_files import write_file_atomically
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, PureDP
+from dpconvex.core.noise_source import FLOATING_POINT
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, PureDP
-from dpconvex.privacy.noise import FLOATING_POINT
 from dpconvex.reports.printable import printable_quote
 from dpconvex.reports.release_file import ReleaseFileFacts
 from dpconvex.reports.wording import (
@@ -27,6 +26,7 @@ from dpconvex.reports.wording import (
     unit_name_wording,
     unprotected_wording,
 )
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.version import __version__
 
 YOURS = "Yours to answer"

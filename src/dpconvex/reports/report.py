@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.atomic_files import write_file_atomically
+from dpconvex.core.bounds import RECORD
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import GaussianDP, Guarantee
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
@@ -30,10 +29,11 @@ from dpconvex.reports.charts import (
 from dpconvex.reports.nist_registry import nist_answers
 from dpconvex.reports.printable import printable_on_page
 from dpconvex.reports.release_file import FIELDS, ReleaseFileFacts
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
-    from dpconvex.evaluation import PrivateScore
+    from dpconvex.assessment.evaluation import PrivateScore
 
 _MOST_BARS = 40
 # Parameters of post-processing, after the noise was added.
@@ -133,12 +133,12 @@ def render_report(
         epsilons=[(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in deltas],
         noise=[
             (
-                wording.quantity_wording(name),
+                wording.quantity_wording(certificate, name),
                 wording.noise_wording(term, certificate.bounds.counted),
             )
             for name, term in certificate.noise.items()
         ],
-        mechanism=wording.mechanism_wording(certificate.mechanism),
+        mechanism=wording.mechanism_wording(certificate),
         sampler=wording.sampler_wording(certificate),
         facts=_report_public_facts(certificate),
         settings=_report_settings(certificate),

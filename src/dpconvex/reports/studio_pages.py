@@ -14,14 +14,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from dpconvex.core.certificate import CertificateError
+from dpconvex.core.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml
 from dpconvex.inputs.settings import FittedIntervals, resolve_budget_setting
 from dpconvex.models.model_file import ModelFileError, model_json_object, parse_model
 from dpconvex.planning import Forecasts, plan
-from dpconvex.planning.planner import MECHANISMS
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, group_guarantee
+from dpconvex.planning.planner import MECHANISMS, default_mechanisms
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.charts import accuracy_chart, tradeoff_chart
 from dpconvex.reports.coefficients_and_forecasts import (
@@ -135,8 +135,8 @@ class StudioFitRequest:
     @property
     def planned(self) -> bool:
         """Whether a default fit of the task has forecasts, and offers the guarantee."""
-        names = set(MECHANISMS.get(TASKS[self.task].planned or "", ()))
-        return bool(names - {"gradient"} if isinstance(self.guarantee, PureDP) else names)
+        task = TASKS[self.task].planned
+        return task in MECHANISMS and bool(default_mechanisms(task, self.guarantee))
 
     def plan(self, rows: int | None = None) -> Forecasts:
         """Return the forecasts of a default fit, for other rows where given."""
@@ -153,8 +153,7 @@ def _studio_plan(
     """Return the forecasts of what a default fit runs: the private fit, or for pure epsilon the
     best of the others.
     """
-    names = ("objective", "output") if isinstance(guarantee, PureDP) else ("gradient",)
-    mechanisms = [name for name in names if name in MECHANISMS[task]]
+    mechanisms = default_mechanisms(task, guarantee)
     return plan(task, rows, columns, guarantee, quantile=level, mechanisms=mechanisms)
 
 
@@ -182,9 +181,7 @@ def studio_forecast(sent: Mapping[str, Any]) -> str:
         promise=promise_wording(wish.guarantee),
         task=TASKS[wish.task].words,
         attack=attacker_limits(wish.guarantee),
-        mechanism_accuracy=_studio_mechanism_accuracy(
-            wish.guarantee, "gradient" if gaussian else ""
-        ),
+        mechanism_accuracy=_studio_mechanism_accuracy(wish.guarantee) if gaussian else None,
         per_person=wish.per_person,
         person=_studio_person_promise(wish),
         attack_plot=Markup(tradeoff_chart(words, wish.guarantee)),
@@ -231,11 +228,11 @@ def _studio_accuracy(wish: StudioFitRequest) -> dict[str, Any]:
     }
 
 
-def _studio_mechanism_accuracy(guarantee: Guarantee, mechanism: str) -> float | None:
-    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, which
-    says more.
+def _studio_mechanism_accuracy(guarantee: Guarantee) -> float | None:
+    """Return an attacker's share of right answers by the Gaussian guarantee of a descent, where
+    that says more than the stated one.
     """
-    if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
+    if isinstance(guarantee, GaussianDP):
         return None
     return attacker_limits(guarantee.as_gaussian()).accuracy
 

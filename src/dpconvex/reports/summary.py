@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.inputs.settings import Fitted, classifies
-from dpconvex.privacy.certificate import Certificate
 from dpconvex.reports import coefficients_and_forecasts as facts_of_model
 from dpconvex.reports import wording
 from dpconvex.reports.charts import interval_chart, standalone_svg
@@ -58,7 +58,7 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
         ),
         ("promised to", wording.promised_to_wording(certificate)),
         ("neighbours", wording.neighbors_wording(certificate)),
-        ("mechanism", wording.mechanism_wording(certificate.mechanism)),
+        ("mechanism", wording.mechanism_wording(certificate)),
         ("because", certificate.theorem),
         ("public facts", wording.public_facts_wording(certificate)),
         *(

@@ -5,94 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from dpconvex.core.bounds import RECORD
+from dpconvex.core.certificate import Certificate, CertifiedNoise
+from dpconvex.core.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.core.noise_source import FLOATING_POINT
 from dpconvex.inputs.settings import Fitted
-from dpconvex.privacy.bounds import RECORD
-from dpconvex.privacy.certificate import Certificate, CertifiedNoise
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
-from dpconvex.privacy.noise import FLOATING_POINT
+from dpconvex.mechanisms.mechanism import certified_kind
 from dpconvex.reports.release_file import ReleaseFileFacts
 
-# By name of a noise term, the released quantity. Other names speak for themselves.
-_QUANTITIES = {
-    "mass": "number of valid records",
-    "columns": "range and centre of each column",
-    "lengths": "median row norm",
-    "moments": "second moments of the columns",
-    "labels": "number of labels, or of outcomes, of each kind",
-    "octaves": "order of magnitude of the target",
-    "targets": "location and scale of the target",
-    "mean row": "mean row, shared by all levels",
-    "rough gradients": "gradients of the first rounds",
-    "residuals": "location and scale of the residuals",
-    "margins": "histogram of the margins",
-    "gradients": "gradients of the middle rounds",
-    "curvature": "curvature of the loss",
-    "late gradients": "gradients of the last rounds",
-    "scores": "covariance of the gradients, for intervals",
-    "limits": "number of limited residuals, for intervals",
-    "centre": "mean row",
-    "count": "number of positive labels",
-    "difference": "difference of the classes",
-    "objective": "linear term of the objective",
-    "release": "coefficients",
-}
 _NUMBERS = {
     "sum": ("sum over the rows", "sums over the rows"),
     "mean": ("average over the rows", "averages over the rows"),
     "count": ("count of rows", "counts of rows"),
     "coefficients": ("coefficient", "coefficients"),
-}
-_EVERY_STEP = "noise is added in every step of the solver"
-_BEFORE = "noise is added to the objective before it is minimised"
-_EVERY_PHASE = "noise is added to the coefficients after every phase"
-_MECHANISMS = {
-    "gradient": _EVERY_STEP,
-    "plain-gradient": _EVERY_STEP,
-    "structured-gradient": _EVERY_STEP,
-    "sgd": _EVERY_STEP,
-    "objective": _BEFORE,
-    "auc-objective": _BEFORE,
-    "output": "noise is added to the finished coefficients",
-    "moments": "noise is added to moments, from which the coefficients are computed",
-    "phased-erm": _EVERY_PHASE,
-    "phased-sgd": _EVERY_PHASE,
-}
-_STEPS = (
-    "The coefficients were found step by step. In every step each record says in which direction "
-    "it would move them, with a weight of at most a fixed limit. The answers are added up, "
-    "random noise is added to the total, and only the noisy total is used."
-)
-# By mechanism, the method for a reader who has never heard of it.
-_METHODS = {
-    "gradient": f"{_STEPS} The scales of the columns were measured in the same way.",
-    "plain-gradient": _STEPS,
-    "structured-gradient": _STEPS,
-    "output": (
-        "The best coefficients were computed exactly, with a penalty that keeps any one record "
-        "from moving them far. Random noise, large enough to hide such a move, was then added to "
-        "them."
-    ),
-    "objective": (
-        "Random noise was added to the problem itself, and the noisy problem was solved exactly. "
-        "Its solution is published."
-    ),
-    "moments": (
-        "A few totals of the data (counts, sums, and sums of products of columns, in which no "
-        "record weighs more than a fixed limit) were published with random noise. The "
-        "coefficients were computed from these totals alone."
-    ),
-    "sgd": (
-        "The coefficients were improved step by step on small random parts of the data, with "
-        "random noise in every step."
-    ),
-    "phased-erm": (
-        "The data were divided into parts. Each part improved the coefficients of the one before "
-        "it, and random noise was added after each."
-    ),
-    "phased-sgd": (
-        "The data were divided into parts. Each part was read once, record by record, to improve "
-        "the coefficients of the part before it, and random noise was added after each."
-    ),
 }
 # By neighbouring relation, what happens to one record: as a clause of its own, and after "when one
 # record ...".
@@ -199,9 +124,9 @@ def neighbors_wording(certificate: Certificate) -> str:
     return f"{name.replace('_', ' ')}: {_NEIGHBORS[name][0]}".replace(RECORD, certificate.unit)
 
 
-def quantity_wording(name: str) -> str:
-    """Return the quantity that a noise term was added to."""
-    return _QUANTITIES.get(name, name)
+def quantity_wording(certificate: Certificate, name: str) -> str:
+    """Return the quantity that a noise term was added to; other names speak for themselves."""
+    return certified_kind(certificate).quantities.get(name, name)
 
 
 def noise_wording(term: CertifiedNoise, counted: str = "rows") -> str:
@@ -230,7 +155,8 @@ def noise_wording_lines(certificate: Certificate) -> list[str]:
     for (law, statistic), terms in kinds.items():
         if len(terms) == 1 or law != "gaussian":
             lines += [
-                f"{quantity_wording(name)}: {noise_wording(term, counted)}" for name, term in terms
+                f"{quantity_wording(certificate, name)}: {noise_wording(term, counted)}"
+                for name, term in terms
             ]
             continue
         lines.append(
@@ -240,13 +166,15 @@ def noise_wording_lines(certificate: Certificate) -> list[str]:
         for name, term in terms:
             count = term.dimension * term.releases
             numbers = _NUMBERS[statistic][count > 1].split()[0]
-            lines.append(f"{term.scale:>6.4g} for {count:,} {numbers}: {quantity_wording(name)}")
+            quantity = quantity_wording(certificate, name)
+            lines.append(f"{term.scale:>6.4g} for {count:,} {numbers}: {quantity}")
     return lines
 
 
-def mechanism_wording(name: str) -> str:
-    """Return the name of a mechanism, and where it adds noise."""
-    return f"{name}: {_MECHANISMS[name]}" if name in _MECHANISMS else name
+def mechanism_wording(certificate: Certificate) -> str:
+    """Return the name of a certificate's mechanism, and where it adds noise."""
+    where = certified_kind(certificate).noise_enters
+    return f"{certificate.mechanism}: {where}" if where else certificate.mechanism
 
 
 def label_wording(certificate: Certificate) -> str | None:
@@ -282,7 +210,7 @@ def public_facts_wording(certificate: Certificate) -> str:
 
 def method_wording(certificate: Certificate) -> str:
     """Return how the coefficients were computed, for a reader without training."""
-    found = _METHODS.get(certificate.mechanism, "Random noise was added as the certificate states.")
+    found = certified_kind(certificate).method
     intervals = certificate.parameters.get("inference", False)
     return found + (
         " The certainty of the result was measured in the same way." if intervals else ""

@@ -21,8 +21,8 @@ envelopes.
 [0.399, 0.693, 0.25, 0.188, 0.5]
 """
 
-from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
-from dpconvex.smoothing.kernels import (
+from dpconvex.core.convolution import ConvolvedLoss, convolve
+from dpconvex.core.smoothing_kernels import (
     KERNELS,
     EpanechnikovKernel,
     ExponentialKernel,
@@ -32,6 +32,7 @@ from dpconvex.smoothing.kernels import (
     LogisticKernel,
     UniformKernel,
 )
+from dpconvex.core.stated_names import register_described
 from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel
 from dpconvex.smoothing.moreau_envelopes import (
     BowlMoreau,
@@ -73,3 +74,5 @@ __all__ = [
     "moreau",
     "moreau_vector",
 ]
+
+register_described(globals(), __all__)

@@ -13,10 +13,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.pointwise import Huber, Logistic, Loss, Squared
+from dpconvex.core import smoothing_kernels as kernels
+from dpconvex.core.convolution import ConvolvedLoss
+from dpconvex.core.pointwise_losses import Huber, Logistic, Loss, Squared
 from dpconvex.losses.scaled_and_clamped import Scaled, piecewise_linear_shape
-from dpconvex.smoothing import kernels
-from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau_envelopes import MoreauLoss
 
 _KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)

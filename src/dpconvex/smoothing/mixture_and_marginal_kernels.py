@@ -9,9 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import gamma, kv
 
-from dpconvex.checks import check_positive
-from dpconvex.engine.block_products import block_margins
-from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel, LaplacianKernel
+from dpconvex.core.block_products import block_margins
+from dpconvex.core.checks import check_positive
+from dpconvex.core.smoothing_kernels import (
+    ExponentialKernel,
+    GaussianKernel,
+    Kernel,
+    LaplacianKernel,
+)
 from dpconvex.types import ScalarOrArray
 
 

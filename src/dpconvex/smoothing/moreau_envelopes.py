@@ -15,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.checks import check_positive, parameter_error
-from dpconvex.engine.block_products import transform_block
+from dpconvex.core.block_products import transform_block
+from dpconvex.core.checks import check_positive, parameter_error
+from dpconvex.core.convolution import SmoothedLoss
+from dpconvex.core.pointwise_losses import Huber, PointwiseLoss, Squared
 from dpconvex.losses import vector_losses as vectors
-from dpconvex.losses.pointwise import Huber, PointwiseLoss, Squared
 from dpconvex.losses.scaled_and_clamped import Scaled
-from dpconvex.smoothing.convolution import SmoothedLoss
 from dpconvex.types import Array, ScalarOrArray
 
 POTENTIALS = ("energy", "huber")

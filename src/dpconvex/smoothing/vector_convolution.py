@@ -22,14 +22,14 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln, ndtr
 
-from dpconvex.checks import check_positive, parameter_error
-from dpconvex.engine.block_products import block_margins, transform_block
-from dpconvex.engine.threads import available_cores, in_threads
+from dpconvex.core.block_products import block_margins, transform_block
+from dpconvex.core.checks import check_positive, parameter_error
+from dpconvex.core.convolution import ConvolvedLoss
+from dpconvex.core.smoothing_kernels import ExponentialKernel, GaussianKernel, Kernel
+from dpconvex.core.threads import available_cores, in_threads
 from dpconvex.losses import Bowl, KinkedLoss, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 from dpconvex.losses.max_affine import MaxAffineFacets, find_max_affine_facets
 from dpconvex.losses.vector_losses import SmoothedVectorLoss, link_parts
-from dpconvex.smoothing.convolution import ConvolvedLoss
-from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel
 from dpconvex.smoothing.mixture_and_marginal_kernels import MixtureKernel, marginal_kernel
 from dpconvex.types import Array
 

@@ -1,8 +1,8 @@
 """Certified minimisers: what they report holds at the point they return.
 
 >>> import numpy as np
->>> from dpconvex.engine.memory_rows import MemoryRows
->>> from dpconvex.engine.rows import RowMap
+>>> from dpconvex.core.memory_rows import MemoryRows
+>>> from dpconvex.core.rows import RowMap
 >>> from dpconvex.losses import Hinge, Logistic
 >>> from dpconvex.objectives import EmpiricalObjective
 >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))

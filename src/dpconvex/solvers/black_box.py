@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import parameter_error
+from dpconvex.core.checks import parameter_error
 from dpconvex.objectives import EmpiricalObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import LinearTermObjective, Objective
 from dpconvex.solvers import certified_descent as descent

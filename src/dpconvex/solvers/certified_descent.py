@@ -13,7 +13,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.objectives.objective import UNIT, CentredObjective, Objective, offers
 from dpconvex.types import Array
 

@@ -19,9 +19,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.block_products import CompensatedBlockSum
-from dpconvex.engine.rows import Sums
-from dpconvex.losses.pointwise import Loss, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.core.pointwise_losses import Loss, PointwiseLoss, PointwisePiecewiseLinear
+from dpconvex.core.rows import Sums
+from dpconvex.engine.compensated_kernels import CompensatedBlockSum
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss, piecewise_linear_shape
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT, exact_difference, exact_objective_margins

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from dpconvex.engine.rows import RowIndices
+from dpconvex.core.rows import RowIndices
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
 from dpconvex.types import Array
 

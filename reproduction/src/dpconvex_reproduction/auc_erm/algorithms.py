@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.rows import RowMap
+from dpconvex.core.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.rows import RowMap
 from dpconvex.losses import Logistic, PairLogistic, PointwiseLoss
 from dpconvex.losses.pair_losses import PairLoss
 from dpconvex.mechanisms import OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
 from dpconvex.privacy.bounds.ranking import PairwiseBounds
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.solvers import newton_or_lbfgs
 
 __all__ = [

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
-from dpconvex.privacy.guarantees import GaussianDP
+from dpconvex.core.guarantees import GaussianDP
 from dpconvex.privacy.objective_perturbation_calibration import trace_objective_delta
 from dpconvex_reproduction.auc_erm.algorithms import printed_objective_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.problems import DIAMETER, FACTS, LOSSES, Facts

@@ -11,11 +11,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.certificate import Certificate
+from dpconvex.core.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.core.noise_source import NoiseSource
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex_reproduction.auc_erm.algorithms import (
     PENALTIES,
     algorithm_2,

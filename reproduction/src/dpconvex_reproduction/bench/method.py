@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex_reproduction.bench.problems import BenchProblem
 
 __all__ = [

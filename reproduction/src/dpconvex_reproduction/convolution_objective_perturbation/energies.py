@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number, check_positive
+from dpconvex.core.checks import check_number, check_positive
 from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear, PointwiseLoss
 from dpconvex.smoothing import moreau_vector
 

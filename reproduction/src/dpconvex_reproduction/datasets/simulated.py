@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dpconvex.checks import check_count
+from dpconvex.core.checks import check_count
 from dpconvex.datasets import (
     Seed,
     Synthetic,

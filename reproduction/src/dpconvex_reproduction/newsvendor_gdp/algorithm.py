@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dpconvex.core.calibration import calibrated_release_scale
+from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.losses import Pinball
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import calibrated_release_scale
 
 __all__ = [
     "STEPS",

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.checks import check_positive, parameter_error
-from dpconvex.engine.block_products import block_gram, takes_sparse_blocks
-from dpconvex.engine.memory_rows import MemoryRows
+from dpconvex.core.block_products import block_gram, takes_sparse_blocks
+from dpconvex.core.checks import check_positive, parameter_error
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.pointwise_losses import Loss
 from dpconvex.engine.sparse_rows import SparseRows
-from dpconvex.losses.pointwise import Loss
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.adversarial import CostlyAdversaryObjective

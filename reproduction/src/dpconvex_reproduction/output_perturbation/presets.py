@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.core.checks import check_count, check_number
 
 __all__ = [
     "OutputPreset",

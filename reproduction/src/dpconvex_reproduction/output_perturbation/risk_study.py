@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex.core.guarantees import Guarantee
 from dpconvex.mechanisms import OutputPerturbation, resolve_mechanism
 from dpconvex.privacy import ApproxDP, LinearBounds, PureDP
-from dpconvex.privacy.guarantees import Guarantee
 from dpconvex_reproduction.exhibit import Cell, Row, Study, select
 from dpconvex_reproduction.output_perturbation.members import FAMILIES, Draw, Member, member
 from dpconvex_reproduction.output_perturbation.printed import (

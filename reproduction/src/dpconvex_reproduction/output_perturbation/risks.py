@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from dpconvex.checks import check_number
+from dpconvex.core.checks import check_number
 from dpconvex_reproduction.output_perturbation import presets
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 

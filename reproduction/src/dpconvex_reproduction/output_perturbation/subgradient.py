@@ -15,8 +15,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.rows import RowIndices, Sums
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.core.rows import RowIndices, Sums
+from dpconvex.core.threads import single_threaded_blas
 from dpconvex.losses.scaled_and_clamped import ClampedTargetLoss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpconvex.core.certificate import Certificate
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.certificate import Certificate
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.output_perturbation.adversarial_study import BASE as ADVERSARIAL
 from dpconvex_reproduction.output_perturbation.adversarial_study import (

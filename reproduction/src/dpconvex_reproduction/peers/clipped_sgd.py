@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.core.calibration import gaussian_mu
 from dpconvex.privacy.subsampling import subsampled_epsilon
 
 __all__ = ["SETTINGS", "Setting", "accounted_epsilon", "descend", "noise_std", "proven_epsilon"]

@@ -19,6 +19,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpconvex.core.rows import ClusterLostError, SourceChangedError, Sums
+from dpconvex.core.summation import pairwise_summation
 from dpconvex.engine.dask import partitions
 from dpconvex.engine.dask.partitions import (
     Call,
@@ -30,9 +32,7 @@ from dpconvex.engine.dask.partitions import (
 )
 from dpconvex.engine.dask.schedule import report_progress
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
-from dpconvex.engine.rows import ClusterLostError, SourceChangedError, Sums
-from dpconvex.engine.summation import pairwise_summation
-from dpconvex.lazy_imports import dask
+from dpconvex.system.lazy_imports import dask
 
 TIMEOUT = "5 minutes"
 POLL = 0.5  # seconds after which a waiting pass asks whether those it waits for are there

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
+from dpconvex.core.memory_rows import MemoryRows, writable_memory_view
+from dpconvex.core.person_identifiers import exact_identifiers
+from dpconvex.core.row_weights import RowWeights
+from dpconvex.core.rows import RowMap, SourceChangedError, Sums, is_partitioned
+from dpconvex.core.summation import pairwise_summation
 from dpconvex.engine.dask.schedule import ScheduledPartition
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
-from dpconvex.engine.memory_rows import MemoryRows, writable_memory_view
-from dpconvex.engine.person_identifiers import exact_identifiers
-from dpconvex.engine.row_weights import RowWeights
-from dpconvex.engine.rows import RowMap, SourceChangedError, Sums, is_partitioned
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
-from dpconvex.engine.summation import pairwise_summation
-from dpconvex.lazy_imports import dask, nw
+from dpconvex.system.lazy_imports import dask, nw
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.
@@ -209,15 +209,22 @@ def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if values.dtype.kind in "mM":  # whose objects may be whole numbers
         return np.full(values.shape, math.nan)
     cells = values.astype(object).ravel()
-    return np.array([_partition_number(cell) for cell in cells], dtype=np.float64).reshape(
+    return np.array([partition_number(cell) for cell in cells], dtype=np.float64).reshape(
         values.shape
     )
 
 
-def _partition_number(value: Any) -> float:
-    if isinstance(value, np.ndarray):  # of which numpy would warn
-        return math.nan
+def partition_number(value: Any) -> float:
+    """Return one object as a number, NaN if it is none, whatever it does when it is asked."""
+    if type(value) is float:
+        return value
     try:
+        if isinstance(value, np.ndarray):  # whose only cell, if it has no axes, is a number
+            if value.ndim or np.ma.getmaskarray(value).any():
+                return math.nan
+            value = value[()]
+        if isinstance(value, (np.datetime64, np.timedelta64)):
+            return math.nan
         if isinstance(value, (complex, np.complexfloating)):
             return float(value.real) if value.imag == 0 else math.nan
         if isinstance(value, str):
@@ -225,7 +232,7 @@ def _partition_number(value: Any) -> float:
             if truth is not None:
                 return truth
         return float(value)
-    except Exception:  # whatever an object does when it is looked at: an error would tell of it
+    except Exception:  # an error would tell of this record
         return math.nan
 
 
@@ -246,7 +253,7 @@ def partition_objects_to_numbers(part: Any) -> Any:
     cellwise = [
         name
         for name, kind in frame.schema.items()
-        if kind in cellwise_column_types() or getattr(plain.get(name), "kind", "") == "c"
+        if kind in cellwise_column_types() or (pandas and _is_read_alone(plain[name]))
     ]
     if not cellwise:
         return part
@@ -264,10 +271,18 @@ def partition_objects_to_numbers(part: Any) -> Any:
 
 
 def cellwise_column_types() -> tuple[Any, ...]:
-    """Return the types of a dataframe's columns that are read cell by cell: text, categories and
-    objects.
+    """Return the types of a dataframe's columns that are read cell by cell: text, categories,
+    objects, and columns without any value.
     """
-    return nw.String, nw.Categorical, nw.Enum, nw.Object
+    return nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown
+
+
+def _is_read_alone(kind: Any) -> bool:
+    """Return whether a column of pandas of this type holds objects, decimal numbers for instance,
+    complex numbers, or numbers that are not all stored.
+    """
+    sparse = hasattr(kind, "subtype") and hasattr(kind, "fill_value")
+    return sparse or getattr(kind, "kind", "O") in "Oc"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.core.memory_rows import MemoryRows
+from dpconvex.core.person_identifiers import exact_identifiers
+from dpconvex.core.row_weights import RowWeights, join_row_weights
+from dpconvex.core.rows import RowMap, SourceChangedError, Sums
+from dpconvex.core.summation import (
+    pairwise_summation,
+    part_indices,
+    spread_indices,
+    sum_depth,
+    summation_additions,
+)
 from dpconvex.engine.dask import partitions as partitioning
 from dpconvex.engine.dask import schedule
 from dpconvex.engine.dask.cluster import GROUP, ClusterTable
@@ -31,19 +42,8 @@ from dpconvex.engine.dask.partitions import (
 )
 from dpconvex.engine.dask.schedule import compute_on_scheduler, schedule_in_threads
 from dpconvex.engine.dask.spill import SpillFile, configured_spill_limit, default_spill_limit
-from dpconvex.engine.memory_rows import MemoryRows
-from dpconvex.engine.person_identifiers import exact_identifiers
-from dpconvex.engine.row_weights import RowWeights, join_row_weights
-from dpconvex.engine.rows import RowMap, SourceChangedError, Sums
 from dpconvex.engine.sparse_rows import rows_in_memory, stack_sparse_rows
-from dpconvex.engine.summation import (
-    pairwise_summation,
-    part_indices,
-    spread_indices,
-    sum_depth,
-    summation_additions,
-)
-from dpconvex.lazy_imports import dask
+from dpconvex.system.lazy_imports import dask
 from dpconvex.types import Array
 
 

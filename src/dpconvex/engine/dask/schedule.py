@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dpconvex.engine.threads import available_cores, in_threads
-from dpconvex.lazy_imports import dask
+from dpconvex.core.threads import available_cores, in_threads
+from dpconvex.system.lazy_imports import dask
 
 _watchers: list[Callable[[int, int], None]] = []
 

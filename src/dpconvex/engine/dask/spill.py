@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.sparse_rows import NonZeroRows
-from dpconvex.lazy_imports import dask
+from dpconvex.system.lazy_imports import dask
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dpconvex.checks import check_number
-from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.core.checks import check_number
+from dpconvex.core.linear_bounds import LinearBounds
 
 PERMUTED = "random permutation"
 DRAWN = "independent draws"
@@ -43,11 +43,31 @@ class Phase:
         return 2 / (self.step * self.records)
 
 
-def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
+@dataclass(frozen=True)
+class PhaseSettings:
+    """What a run in phases uses; its certificate states the same as plain data."""
+
+    phases: int
+    step_size: float
+    decay: float
+    radius: float
+    assignment: str
+
+    @classmethod
+    def read(cls, stated: Mapping[str, Any]) -> PhaseSettings:
+        """Return the settings that a certificate states."""
+        return cls(**{item.name: stated[item.name] for item in fields(cls)})
+
+    def stated(self) -> dict[str, Any]:
+        """Return the settings as a certificate states them."""
+        return dict(vars(self))
+
+
+def phases_of(n_samples: int, settings: PhaseSettings) -> list[Phase]:
     """Return the phases that the settings stand for."""
-    count = settings["phases"]
-    step = settings["step_size"]
-    decay = settings["decay"]
+    count = settings.phases
+    step = settings.step_size
+    decay = settings.decay
     if type(count) is not int or not 1 <= count < n_samples.bit_length():
         raise ValueError(f"The number of phases must be from 1 to log2 of the rows. Got {count!r}.")
     check_number("step_size", "phases_of", step, "a number above 0", 0, math.inf, low_open=True)
@@ -99,9 +119,7 @@ def anchored_phase_tolerance(local: LinearBounds, radius: float) -> float:
     return max(usual, 256 * 2 * _UNIT * (local.alpha + curvature) * radius)
 
 
-def phase_pass_sensitivity(
-    bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase
-) -> float:
+def phase_pass_sensitivity(bounds: LinearBounds, settings: PhaseSettings, phase: Phase) -> float:
     r"""Bound how far the mean of the iterates of one phase's pass of gradient steps moves with one
     record.
 
@@ -126,12 +144,12 @@ def phase_pass_sensitivity(
     if not phase.step * curvature <= 2:
         raise ValueError(
             "The 'step_size' parameter of PhasedSGD must be at most "
-            f"{settings['decay'] * 2 / curvature:.4g} here: beyond, a step can take two points "
-            f"further apart. Got {settings['step_size']!r} instead. Use a smaller step or a wider "
+            f"{settings.decay * 2 / curvature:.4g} here: beyond, a step can take two points "
+            f"further apart. Got {settings.step_size!r} instead. Use a smaller step or a wider "
             "bandwidth."
         )
     # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
-    radius = checked_radius(settings["radius"], "PhasedSGD")
+    radius = checked_radius(settings.radius, "PhasedSGD")
     largest_norm = radius + phase.records * phase.step * bounds.lipschitz
     rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * largest_norm
     return 2 * bounds.lipschitz * phase.step + rounding

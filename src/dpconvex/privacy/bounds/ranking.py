@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.core.bounds import EPS, FINEST, ROUNDINGS, Bounds
+from dpconvex.core.checks import check_count, check_number
+from dpconvex.core.description import Facts
 from dpconvex.losses import PointwiseLoss
 from dpconvex.losses.pair_losses import PairLoss, PairSquared, PairSquaredHinge
-from dpconvex.privacy.bounds import EPS, FINEST, ROUNDINGS, Bounds
 from dpconvex.privacy.bounds.tilted_and_robust_bounds import check_robust_loss
-from dpconvex.privacy.description import Facts
 
 _PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
 # roundings of the two parts of a gradient that cancel; certificates of points allow for five
@@ -20,7 +20,7 @@ _CANCELLED = 16
 
 
 @dataclass(frozen=True)
-class PairwiseBounds(Bounds):
+class PairwiseBounds(Bounds, stated=True):
     r"""Public facts of a linear model with a pairwise loss: how far one record can move a mean over
     pairs.
 
@@ -220,7 +220,7 @@ class PairwiseBounds(Bounds):
         return "mean", 1, self.gradient_sensitivity
 
     @property
-    def _trace_form(self) -> tuple[float, float, str, float, int]:
+    def trace_form(self) -> tuple[float, float, str, float, int]:
         """Facts of the linear term's theorem; its replace-one curve counts two records of
         gradient ``Gamma / 2``.
         """
@@ -250,7 +250,7 @@ class PairwiseBounds(Bounds):
 
 
 @dataclass(frozen=True)
-class TopRankBounds(Bounds):
+class TopRankBounds(Bounds, stated=True):
     r"""Public facts of accuracy at the top: positive records are to score above the K negative ones
     that score highest.
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpconvex.checks import check_count, check_number, parameter_error
-from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.core.calibration import check_neighbors
+from dpconvex.core.checks import check_count, check_number, parameter_error
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")
 

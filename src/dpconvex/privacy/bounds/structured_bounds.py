@@ -9,14 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex.checks import check_number
+from dpconvex.core.bounds import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.core.checks import check_number
+from dpconvex.core.description import Facts
+from dpconvex.core.summation import sum_depth
 from dpconvex.losses import VectorLoss
-from dpconvex.privacy.bounds import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
-from dpconvex.privacy.description import Facts
+
+# Records of matrices that are summed at a time: fewer roundings in a row than in one long sum.
+SUMMED_RECORDS = 4096
 
 
 @dataclass(frozen=True)
-class StructuredBounds(Bounds):
+class StructuredBounds(Bounds, stated=True):
     r"""Public facts of a loss ``g(Y - A theta)``, or ``g(Y - A theta) + c(y - <z, theta>)`` with a
     link.
 
@@ -109,6 +113,11 @@ class StructuredBounds(Bounds):
         kind = "mean of losses of residual vectors"
         return self._facts(kind, *names, linear_term=False, divisor=self.n_samples)
 
+    def most_additions(self, n_rows: int) -> int:
+        """Return through how many additions a number passes where blocks of records are summed."""
+        in_a_block = min(n_rows, SUMMED_RECORDS) * self.loss.outputs
+        return in_a_block + sum_depth(-(-n_rows // SUMMED_RECORDS))
+
     @property
     def _link_constants(self) -> tuple[float, float]:
         """``link_norm sup |c'|`` and ``link_norm^2 sup |c''|``."""
@@ -193,7 +202,7 @@ class StructuredBounds(Bounds):
 
 
 @dataclass(frozen=True)
-class DeclaredBounds(Bounds):
+class DeclaredBounds(Bounds, stated=True):
     r"""Public facts of ``F(theta) = f(theta; data) + (alpha/2) ||theta||^2`` for any convex f,
     which may be no mean.
 
@@ -202,7 +211,7 @@ class DeclaredBounds(Bounds):
     ``2 L`` everywhere, and at the minimiser of one the other's whole gradient is at most ``L_F``.
     Any two data sets count as neighbours here, so that the promise covers every relation, and the
     number of records does not help; a mean deserves
-    :class:`~dpconvex.privacy.bounds.linear.LinearBounds`.
+    :class:`~dpconvex.core.linear_bounds.LinearBounds`.
 
     Parameters
     ----------

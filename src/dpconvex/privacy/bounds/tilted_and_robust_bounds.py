@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_number, parameter_error
+from dpconvex.core.bounds import EPS
+from dpconvex.core.checks import check_number, parameter_error
+from dpconvex.core.description import DescribableLoss, Facts
+from dpconvex.core.linear_bounds import LinearRecord
 from dpconvex.losses import Loss, PointwiseLoss
 from dpconvex.losses.scaled_and_clamped import piecewise_linear_shape
-from dpconvex.privacy.bounds import EPS
-from dpconvex.privacy.bounds.linear import LinearRecord
-from dpconvex.privacy.description import DescribableLoss, Facts
 
 NORMS = ("l2", "linf", "l1", "box", "hull")
 
@@ -106,7 +106,7 @@ class RobustWeightedRecord(LinearRecord):
 
 
 @dataclass(frozen=True)
-class TiltedBounds(RobustWeightedRecord):
+class TiltedBounds(RobustWeightedRecord, stated=True):
     r"""Public facts of tilted empirical risk: one record can weigh more than ``1/n``, as far as its
     loss allows.
 
@@ -279,7 +279,7 @@ class TiltedBounds(RobustWeightedRecord):
 
 
 @dataclass(frozen=True)
-class WorstShareBounds(RobustWeightedRecord):
+class WorstShareBounds(RobustWeightedRecord, stated=True):
     r"""Public facts of the mean of the worst losses: a record weighs at most one of
     ``k = share n``, whatever its loss.
 
@@ -402,7 +402,7 @@ class WorstShareBounds(RobustWeightedRecord):
 
 
 @dataclass(frozen=True)
-class RobustBounds(LinearRecord):
+class RobustBounds(LinearRecord, stated=True):
     r"""Public facts of an adversarially robust linear model: an adversary moves every row by up to
     a radius.
 

@@ -1,0 +1,1 @@
+"""Assessment of fitted models: paid scores, private selection and conformal intervals."""
