@@ -276,6 +276,26 @@ def test_a_point_among_decimal_commas_sets_off_thousands_or_is_no_number():
     )
 
 
+def test_decimal_commas_are_read_once_from_fit_to_score(folder):
+    """What the schema has read already are numbers with points, and no text of the file."""
+    rng = np.random.default_rng(0)
+    cells = rng.uniform(0, 9, (300, 2)).round(3)
+    rows = [f"{a};{b};{a + b:.3f}".replace(".", ",") for a, b in cells.tolist()]
+    (folder / "german.csv").write_text("\n".join(["a;b;y", *rows, ""]))
+    (folder / "s.toml").write_text(
+        '[features]\na = [0, 9]\nb = [0, 9]\n[target]\ny = [0, 18]\n[file]\ndecimal = ","\n'
+    )
+    for engine in ("memory", "dask"):
+        more = ("--out", "m.json", "--overwrite", "--epsilon", 50, "--engine", engine)
+        run = folder.run("fit", "german.csv", "--schema", "s.toml", *more)
+        assert run.exit_code == 0, run.output
+    run = folder.run("predict", "m.json", "german.csv", "--out", "p.csv")
+    assert run.exit_code == 0, run.output
+    predicted = pl.read_csv(folder / "p.csv")["prediction"].to_numpy()
+    assert np.abs(predicted - cells.sum(axis=1)).mean() < 1
+    assert folder.run("score", "m.json", "german.csv").exit_code == 0
+
+
 def test_a_delimiter_that_is_the_decimal_sign_is_refused_before_the_charge(folder):
     bounds = (folder / "bounds.toml").read_text() + '[file]\ndecimal = ","\n'
     (folder / "bounds.toml").write_text(bounds)

@@ -166,8 +166,12 @@ def as_text(value: object) -> str:
     return "" if value is None or value is pd.NA else str(value).replace("\u0000", "")
 
 
-def as_container(columns: dict[str, list[object]], rng: random.Random) -> object:
-    """Return the columns as one of the containers that tables come in."""
+def as_container(
+    columns: dict[str, list[object]], rng: random.Random, guessed: bool = True
+) -> object:
+    """Return the columns as one of the containers that tables come in; types of columns may be
+    guessed from all of their cells.
+    """
     kind = rng.choice(["pandas", "polars", "dict", "inferred", "arrow"])
     if kind == "pandas":
         return pd.DataFrame(
@@ -183,8 +187,10 @@ def as_container(columns: dict[str, list[object]], rng: random.Random) -> object
     if kind == "arrow":
         return text.to_arrow()
     return pd.read_csv(
-        io.BytesIO(text.write_csv().encode()), skip_blank_lines=False
-    )  # types depend on values
+        io.BytesIO(text.write_csv().encode()),
+        skip_blank_lines=False,
+        dtype=None if guessed else str,
+    )
 
 
 def csv_bytes(columns: dict[str, list[object]], rng: random.Random, encoding: str) -> bytes:

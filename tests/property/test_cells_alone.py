@@ -3,11 +3,16 @@ anything at all.
 """
 
 import datetime as dt
+import io
 import math
 import warnings
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +122,6 @@ def test_no_identifier_changes_anybody_else(ids, place, odd, container):
 
 @pytest.mark.parametrize("ids", IDS[:3], ids=["small", "large", "text"])
 def test_a_missing_identifier_rounds_no_other_one(ids):
-    pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
     kind = "string" if isinstance(ids[0], str) else "Int64"
     arrow = "string[pyarrow]" if kind == "string" else "int64[pyarrow]"
     missing = [None, *ids[1:]]
@@ -298,7 +302,6 @@ def test_no_weight_and_no_demand_raises_or_changes_others(odd):
 
 
 def test_a_missing_label_rounds_no_other_one():
-    pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
     labels = [None, BIG, BIG + 1, BIG, BIG + 1]
     X = np.zeros((5, 1))
     classifier = DPLogisticRegression(
@@ -318,3 +321,159 @@ def test_nobody_is_named_without_a_warning():
         warnings.filterwarnings("ignore", "private_score: the interval")
         for metric in (None, "residuals"):
             private_score(fitted, X, X.sum(1), metric, epsilon=1.0, groups=[None] * 50)
+
+
+# Columns as readers of files and users make them of the same cells: their types are guessed from
+# all cells, or are those of text. A missing cell is None.
+def csv_of(cells):
+    return "\n".join(["c", *("" if cell is None else f'"{cell}"' for cell in cells)]) + "\n"
+
+
+def as_pandas(dtype):
+    return lambda cells: pd.Series(cells, dtype=dtype)
+
+
+COLUMNS = {
+    "read_csv of pandas": lambda cells: pd.read_csv(
+        io.StringIO(csv_of(cells)), skip_blank_lines=False
+    )["c"],
+    "read_csv with types of pyarrow": lambda cells: pd.read_csv(
+        io.StringIO(csv_of(cells)), skip_blank_lines=False, dtype_backend="pyarrow"
+    )["c"],
+    "read_csv with nullable types": lambda cells: pd.read_csv(
+        io.StringIO(csv_of(cells)), skip_blank_lines=False, dtype_backend="numpy_nullable"
+    )["c"],
+    "read_csv of polars": lambda cells: pl.read_csv(
+        csv_of(cells).replace('"', "").encode(), separator=";"
+    )["c"],
+    "read_csv of pyarrow": lambda cells: pa_csv.read_csv(
+        io.BytesIO(csv_of(cells).encode()),
+        parse_options=pa_csv.ParseOptions(ignore_empty_lines=False),
+    )["c"],
+    "text of pandas": as_pandas(None),
+    "text of pandas 3": as_pandas("str"),
+    "string[python]": as_pandas("string[python]"),
+    "string[pyarrow]": as_pandas("string[pyarrow]"),
+    "objects of pandas": as_pandas(object),
+    "categories of pandas": as_pandas("category"),
+    "text of polars": lambda cells: pl.Series("c", cells, dtype=pl.String),
+    "categories of polars": lambda cells: pl.Series("c", cells, dtype=pl.Categorical),
+    "objects of polars": lambda cells: pl.Series("c", cells, dtype=pl.Object),
+    "text of pyarrow": lambda cells: pa.chunked_array([cells], type=pa.string()),
+    "dictionary of pyarrow": lambda cells: pa.chunked_array(
+        [pa.array(cells, type=pa.string()).dictionary_encode()]
+    ),
+    "text of numpy": lambda cells: np.array([str(cell) for cell in cells]),
+    "objects of numpy": as_objects,
+}
+NUMBERS = ["0.25", "-1", "0.1", "1e-3", "123456789.123", "7", "0", "0.30000000000000004"]
+TRUTHS = ["True", "False", "False", "True", "True", "False", "True", "False"]
+ODD_CELLS = [
+    None,
+    "x",
+    "nan",
+    "inf",
+    "1e999",
+    "True",
+    "1,5",
+    "2024-01-05",
+    "0x1A",
+    "1_0",
+    "9" * 400,
+]
+
+
+def table_of(column, other):
+    """Return a table of the library that a column is of, with another column of numbers."""
+    if isinstance(column, np.ndarray):
+        return np.column_stack([column, as_objects(other) if column.dtype == object else other])
+    library = type(column).__module__.split(".")[0]
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library]
+    return make({"c": column, "d": other})
+
+
+def invalid_or_number(cell):
+    """Return what a cell is read as where it is no number like the others."""
+    return {"True": 1.0, "1_0": 10.0}.get(cell, np.nan)
+
+
+@pytest.mark.parametrize("cells", [NUMBERS, TRUTHS], ids=["numbers", "truth values"])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_no_odd_cell_of_a_typed_or_text_column_changes_another_row(kind, cells):
+    """One cell made text of its column, and the fit raised, or truth values were read no more."""
+    truths = {"True": 1.0, "False": 0.0}
+    expected = np.array([truths[cell] if cell in truths else float(cell) for cell in cells])
+    other = [float(k) for k in range(len(cells))]
+    for number, odd in enumerate([cells[0], *ODD_CELLS]):
+        place = number % len(cells)
+        spoilt = list(cells)
+        spoilt[place] = odd
+        others = np.arange(len(cells)) != place
+        if number == 0:
+            others[:] = True
+        column = COLUMNS[kind](spoilt)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            X, (y,), _ = model()._read(table_of(column, other), column)
+            weights = read_row_weights(model(), np.zeros((len(cells), 1)), column, None)[1].values
+        np.testing.assert_array_equal(X[others, 0], expected[others], f"{odd!r}")
+        np.testing.assert_array_equal(X[:, 1], other)
+        np.testing.assert_array_equal(y[others], expected[others])
+        np.testing.assert_array_equal(weights[others], np.clip(expected[others], 0, 1))
+        if number:
+            assert np.array_equal(X[place, 0], invalid_or_number(odd), equal_nan=True) or np.isinf(
+                X[place, 0]
+            ), odd
+            assert np.array_equal(y[place], invalid_or_number(odd), equal_nan=True)
+
+
+@pytest.mark.parametrize("odd", [1j, 2 + 1j, complex("nan"), 3 + 0j])
+def test_no_complex_number_changes_another_row(odd):
+    """One of them makes complex numbers of its column, which was refused."""
+    cells = np.array([0.5, -1.0, odd, 7.0])
+    expected = [0.5, -1.0, 3.0 if odd == 3 else math.nan, 7.0]
+    for table, column in (
+        (np.column_stack([cells, cells]), cells),
+        (pd.DataFrame({"c": cells, "d": cells}), pd.Series(cells)),
+        (pd.DataFrame({"c": cells, "d": cells.real}), pd.Series(cells)),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            X, (y,), _ = model()._read(table, column)
+        np.testing.assert_array_equal(X[:, 0], expected)
+        np.testing.assert_array_equal(y, expected)
+        with pytest.raises(ValueError, match="Complex data"):
+            DPQuantileRegressor()._read(table, [1.0] * 4)
+    ids = np.array([7, 8, odd, 7])
+    tags = read_people(ids, np.zeros((4, 1)), "it").tags
+    assert tags[[0, 1, 3]].tolist() == person_tags(np.array([7, 8, 7])).tolist()
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_no_odd_identifier_of_a_typed_or_text_column_changes_anybody_else(kind):
+    names = ["7", "8", "7", "12", "8", "9", "7", "8"]
+    X = np.zeros((len(names), 1))
+    expected = read_people(names, X, "it").tags
+    for number, odd in enumerate([None, "x", "0.5", "nan", "1_0", "True"]):
+        spoilt = [*names[:number], odd, *names[number + 1 :]]
+        found = read_people(COLUMNS[kind](spoilt), X, "it").tags
+        others = np.arange(len(names)) != number
+        np.testing.assert_array_equal(found[others], expected[others], f"{odd!r}")
+
+
+@pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [False, True], ["False", "True"]])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_no_odd_label_of_a_typed_or_text_column_changes_another_row(kind, classes):
+    words = ["1", "0", "0", "1", "1", "0", "1", "0"]
+    if "True" in map(str, classes):
+        words = TRUTHS
+    X = np.zeros((len(words), 1))
+    classifier = DPLogisticRegression(classes=classes, invalid_rows="ignore", feature_bounds=(0, 1))
+    for number, odd in enumerate([words[0], None, "x", "2", "0.5", "nan"]):
+        spoilt = list(words)
+        spoilt[number] = words[number] if number == 0 else odd
+        _, (targets,), _ = classifier._read(X, COLUMNS[kind](spoilt))
+        expected = np.where(np.isin(words, ["1", "True"]), 1.0, -1.0)
+        if number:
+            expected[number] = np.nan
+        np.testing.assert_array_equal(targets, expected, f"{odd!r}")

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.inputs import table_files
+from dpconvex.inputs import InputError, table_files
 from dpconvex.inputs.csv_reader import CSVFormat, CSVLineProblem, split_csv_fields
 from dpconvex.inputs.schema_file import parse_schema
-from dpconvex.inputs.table_files import open_table_file, read_training_file
+from dpconvex.inputs.table_files import (
+    open_table_file,
+    read_feature_file,
+    read_training_file,
+    write_table_file,
+)
 
 PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
 NAMES = ["a", "b", "c"]
@@ -86,9 +91,13 @@ def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, o
     folder = tmp_path_factory.getbasetemp()
     lines.insert(place, odd)
     for line, row in zip(lines, cells(written(folder / "whole.csv", lines)), strict=True):
-        text = line.decode("utf-8", "replace").removesuffix("\r")
-        fields = split_csv_fields(text, ",")
         problem = CSVLineProblem(row[-1])
+        try:
+            text = line.decode("utf-8").removesuffix("\r")
+        except UnicodeDecodeError:
+            assert row == (None, None, None, CSVLineProblem.UNDECODED)
+            continue
+        fields = split_csv_fields(text, ",")
         assert (problem == CSVLineProblem.BLANK) == (text == "")
         assert (problem == CSVLineProblem.OPEN_QUOTE) == (fields is None)
         assert (problem == CSVLineProblem.LONG) == (fields is not None and len(fields) > 3)
@@ -128,8 +137,6 @@ def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
     ],
 )
 def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
-    from dpconvex.inputs import InputError
-
     with pytest.raises(InputError, match="each line can be read by"):
         parse_schema({"features": {"a": [0, 1]}, "file": {"encoding": encoding}})
 
@@ -137,6 +144,31 @@ def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
 def read(path):
     X, y, _ = read_training_file(path, SCHEMA, ignored=True)
     return X.to_numpy()[:, 0], y.to_numpy()
+
+
+@pytest.mark.parametrize(
+    "odd", [b"0.5,1,\xff", b"0.5,\xff1,x", b"\xc3,1,x", b'"0.5\xff",1,x', b"\xff"]
+)
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_a_line_with_other_bytes_is_a_row_without_any_value(tmp_path, odd, place):
+    """Wherever such a byte stands: in a column that nobody reads the line counted in full."""
+    lines = [b"0.%d,1,x" % row for row in range(6)]
+    X, y = read(written(tmp_path / "t.csv", lines, header=b"a,y,note"))
+    spoilt = [*lines[:place], odd, *lines[place:]]
+    again = read(written(tmp_path / "t.csv", spoilt, header=b"a,y,note"))
+    for found, expected in zip(again, (X, y), strict=True):
+        assert np.isnan(found[place])
+        np.testing.assert_array_equal(np.delete(found, place), expected)
+    schema = parse_schema(
+        {
+            "features": {"a": {"bounds": [0, 1], "missing": {"value": 0.5}}},
+            "categories": {"note": ["x"]},
+        }
+    )
+    rows, kept = read_feature_file(tmp_path / "t.csv", schema, ["y", "note"])
+    assert np.isnan(rows[place]).all()
+    assert kept.row(place) == (None, None)
+    assert not np.isnan(np.delete(rows, place, axis=0)).any()
 
 
 ATTACKS = [
@@ -227,3 +259,77 @@ def test_parquet_cells_stand_alone(tmp_path):
             found = np.column_stack([X.to_numpy(), y.to_numpy()])[:3]
             expected = found if expected is None else expected
             np.testing.assert_array_equal(found, expected, str(kind))
+
+
+BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+WORDS = [
+    "a",
+    "0.5",
+    " ",
+    ",",
+    ";",
+    "\t",
+    "|",
+    '"',
+    '""',
+    '"x"',
+    "\0",
+    "\ufeff",
+    "ü",
+    "'",
+    "\\",
+    "#",
+]
+TEXTS = st.one_of(st.none(), st.lists(st.sampled_from([*BREAKS, *WORDS]), max_size=6).map("".join))
+
+
+@given(
+    st.integers(1, 3).flatmap(
+        lambda width: st.lists(st.lists(TEXTS, min_size=width, max_size=width), max_size=4)
+    ),
+    st.sampled_from([",", ";", "\t", "|", None]),
+    st.sampled_from(["t.csv", "t.csv.gz", "t.tsv"]),
+    st.sampled_from([pl.String, pl.Categorical]),
+)
+@PROFILE
+def test_whatever_text_holds_a_record_is_written_as_one_line(
+    tmp_path_factory, rows, delimiter, name, dtype
+):
+    """And read again as it was, but for spaces in place of line breaks and around a field."""
+    path = tmp_path_factory.getbasetemp() / name
+    names = NAMES[: len(rows[0]) if rows else 1]
+    table = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row").cast(dtype)
+    write_table_file(table, path, CSVFormat(delimiter=delimiter))
+    content = gzip.decompress(path.read_bytes()) if name.endswith("gz") else path.read_bytes()
+    text = content.decode()
+    assert len(text.splitlines()) == text.count("\n") == len(rows) + 1
+    found = open_table_file(path, CSVFormat(delimiter=delimiter)).read_rows(names)
+    assert not found.problems.any()
+    for before, after in zip(rows, found.cells.rows(), strict=True):
+        # Line breaks are white space to Python, and so is the space that stands for them.
+        assert [(cell or "").split() for cell in before] == [(cell or "").split() for cell in after]
+
+
+def test_names_of_columns_are_written_on_one_line(tmp_path):
+    names = ["a\nb", 'c"d', "e;f;g", " h", "i,j\u2028"]
+    table = pl.DataFrame({name: [str(number)] for number, name in enumerate(names)})
+    write_table_file(table, tmp_path / "t.csv")
+    opened = open_table_file(tmp_path / "t.csv")
+    assert opened.names == ["a b", 'c"d', "e;f;g", " h", "i,j "]
+    assert opened.read(opened.names).row(0) == ("0", "1", "2", "3", "4")
+    alike = pl.DataFrame({"a\nb": ["1"], "a b": ["2"]})
+    with pytest.raises(InputError, match="differ in more than line breaks"):
+        write_table_file(alike, tmp_path / "t.csv")
+
+
+def test_no_row_of_one_column_is_a_blank_line(tmp_path):
+    for cells_of in (["x", None, "", " ", "y"], [1.0, None, 2.0]):
+        table = pl.DataFrame({"a": cells_of})
+        write_table_file(table, tmp_path / "t.csv")
+        assert open_table_file(tmp_path / "t.csv").read(["a"]).height == len(cells_of)
+
+
+def test_signs_that_an_encoding_lacks_are_an_error_of_the_table(tmp_path):
+    table = pl.DataFrame({"a": ["\u20ac"]})
+    with pytest.raises(InputError, match="Say --encoding utf-8, or write Parquet"):
+        write_table_file(table, tmp_path / "t.csv", CSVFormat(encoding="latin-1"))

@@ -35,6 +35,7 @@ from dpconvex.estimators.quantile_and_newsvendor import DPNewsvendor
 from dpconvex.inputs import settings
 from dpconvex.inputs.containers import read_target_numbers
 from dpconvex.inputs.people_and_weights import person_indices, read_people, split_people
+from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -55,6 +56,8 @@ _OCTAVES = 16  # spanned by the thresholds on either side of 0
 _BUDGET = ("epsilon", "delta", "mu")
 _SAVED = ("coverage", "calibration_share", "score_bound", *_BUDGET)
 _FIELDS = {"format", "version", "parameters", "threshold", "calibration", "model"}
+# Of a calibration's certificate: that of the fit says what the records of both are.
+_STATED = {item.name for item in fields(EvaluationCertificate)} - {"records"}
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return model
 
     def certify(
-        self, n_samples: int, n_features: int, *, groups: bool = False
+        self, n_samples: int, n_features: int, *, groups: bool = False, table: bool = False
     ) -> ConformalCertificate:
         """Return the certificate of conformal intervals, before any data.
 
@@ -219,6 +222,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         n_samples, n_features, groups : int, int, bool
             Public shape of the data, and whether the fit will be given identifiers of people, who
             then count for rows.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, as for the estimator.
         """
         seeded = self.random_state is not None
         model = self._model(0 if seeded else None)
@@ -231,9 +236,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         )
         self._wanted(calibration)
         self._score_bound()
-        return ConformalCertificate(
-            model.certify(training, n_features, **({"groups": True} if groups else {})), calibration
-        )
+        more: dict[str, object] = {"table": table, **({"groups": True} if groups else {})}
+        return ConformalCertificate(model.certify(training, n_features, **more), calibration)
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
         return settings.split_sizes_setting(
@@ -286,6 +290,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Fit and calibrate intervals: read, certify, charge, split; nothing is charged before
         checks of the input.
         """
+        of_table = are_of_table(self, X, y, groups)
         X, groups = split_people(X, groups)
         refuse_partitioned_data("DPConformal", X, y)
         probe = self._model()
@@ -303,12 +308,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                     "missing identifiers instead. Use invalid_rows='ignore' for rows that count "
                     "for nobody."
                 )
-            named = np.flatnonzero(people.tags != NOBODY)
-            rows = rows[named]
-            target = target[named]
-            people = people.part(named, people.records)
+            known = np.flatnonzero(people.tags != NOBODY)
+            rows = rows[known]
+            target = target[known]
+            people = people.part(known, people.records)
         count = len(target) if people is None else people.records
-        certificate = self.certify(count, rows.shape[1], groups=people is not None)
+        named = people is not None
+        certificate = self.certify(count, rows.shape[1], groups=named, table=of_table)
         ledger = self.ledger if self.ledger is not None else self.estimator.ledger
         noise = NoiseSource(self.random_state)
         charge_private_model(ledger, certificate, "DPConformal.fit", "conformal")
@@ -323,7 +329,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             more["groups"] = people.tags[~held]
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = takes_columns_in_order(self._model(seed))
-        model.fit(rows[~held], target[~held], **more)
+        with told_of_records(model, of_table=of_table):
+            model.fit(rows[~held], target[~held], **more)
         with without_model_warnings():
             scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
@@ -434,10 +441,11 @@ def intervals_content(intervals: DPConformal) -> dict[str, object]:
     """
     calibration = intervals.certificate_.calibration
     threshold = intervals.threshold_
+    stated = {name: value for name, value in asdict(calibration).items() if name in _STATED}
     return {
         "parameters": {name: getattr(intervals, name) for name in _SAVED},
         "threshold": threshold if math.isfinite(threshold) else None,
-        "calibration": {**asdict(calibration), "guarantee": calibration.guarantee.to_dict()},
+        "calibration": {**stated, "guarantee": calibration.guarantee.to_dict()},
     }
 
 
@@ -457,9 +465,7 @@ def rebuild_intervals(data: Mapping[str, Any], model: Any) -> DPConformal:
     if not isinstance(parameters, dict) or set(parameters) != set(_SAVED):
         raise ModelFileError(f"The file's 'parameters' must be those of intervals: {_SAVED}.")
     try:
-        if not isinstance(plain, dict) or set(plain) != {
-            item.name for item in fields(EvaluationCertificate)
-        }:
+        if not isinstance(plain, dict) or set(plain) != _STATED:
             raise ModelFileError(
                 "The file's 'calibration' must be the certificate of a calibration."
             )

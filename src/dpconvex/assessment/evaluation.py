@@ -51,6 +51,7 @@ from dpconvex.inputs.containers import read_target_numbers, readable_twice
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people_and_weights import RowsOfPeople, read_people, split_people
 from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_steps
+from dpconvex.inputs.records import are_of_table
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
@@ -183,6 +184,7 @@ def private_score(
     """
     owner = "private_score"
     schema = _evaluated_schema(model)
+    of_table = are_of_table(model, X, y, groups)
     model, X, groups = _read_evaluated_table(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_evaluation_metric(model) if metric is None else metric
@@ -210,10 +212,18 @@ def private_score(
     )
     n = rows.count
     statistic, dimension = evaluation_statistic(metric, bins)
-    told = {"seeded": random_state is not None, "people": groups is not None}
     asked = 1 + _RANGE_QUESTIONS * paid
     certificate = EvaluationCertificate.issue(
-        guarantee, "score", statistic, n, dimension, asked, neighbors, **told
+        guarantee,
+        "score",
+        statistic,
+        n,
+        dimension,
+        asked,
+        neighbors,
+        seeded=random_state is not None,
+        people=groups is not None,
+        table=of_table,
     )
     if (
         neighbors == "replace_one" and statistic != "histogram"
@@ -338,9 +348,17 @@ def private_score_difference(
     ours, theirs = evaluated
     if ours.people is None:  # the promise is to people where either model's schema names them
         ours = replace(ours, people=theirs.people)
-    told = {"seeded": random_state is not None, "people": ours.people is not None}
     certificate = EvaluationCertificate.issue(
-        guarantee, "score", "mean", ours.count, 2, 1, neighbors, **told
+        guarantee,
+        "score",
+        "mean",
+        ours.count,
+        2,
+        1,
+        neighbors,
+        seeded=random_state is not None,
+        people=ours.people is not None,
+        table=are_of_table(first, X, y, groups),
     )
     noise = NoiseSource(random_state)
     charge_private_model(ledger, certificate, owner)
@@ -385,7 +403,7 @@ def _read_evaluated_table(model: Any, X: Any, groups: object) -> tuple[Any, Any,
             schema is None
             or isinstance(X, RowsOfPeople)
             or is_partitioned(X)
-            or is_encoded_data(X, schema)
+            or is_encoded_data(model, X, schema)
         ):
             return model, *split_people(X, groups)
         table = PublicTable(schema)
@@ -548,7 +566,7 @@ def _read_evaluated_rows(
     )
     survival = isinstance(model, DPDiscreteHazard)
     with without_model_warnings():
-        y = signed_times(y, owner) if survival else y
+        y = signed_times(y, owner, loose=True) if survival else y
         features, target = read_training(
             probe, X, y, clean, least, y_numeric=not labels, columns=model.n_features_in_
         )

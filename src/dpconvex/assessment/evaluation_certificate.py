@@ -69,6 +69,9 @@ class EvaluationCertificate(CertifiedPromise):
     sampler: str  # where randomness comes from
     # or PERSON, whose rows share one weight, so that all but concordance move as with one row
     unit: str = RECORD
+    # certificates.TABLE_RECORDS; empty for arrays, and where the certificate of a fit on the same
+    # table says it
+    records: str = ""
 
     @classmethod
     def issue(
@@ -83,9 +86,10 @@ class EvaluationCertificate(CertifiedPromise):
         *,
         seeded: bool = False,
         people: bool = False,
+        table: bool = False,
     ) -> EvaluationCertificate:
         """Return an evaluation's certificate, its noise derived from the guarantee and the
-        statistic's sensitivity.
+        statistic's sensitivity; ``table`` says whether the records are rows of a table.
         """
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private
@@ -104,6 +108,7 @@ class EvaluationCertificate(CertifiedPromise):
             neighbors,
             SEEDED if seeded else EXACT,
             PERSON if people else RECORD,
+            certificates.TABLE_RECORDS if table else "",
         )
 
     @property
@@ -133,6 +138,10 @@ class EvaluationCertificate(CertifiedPromise):
             require(
                 self.unit in units,
                 "The certificate's 'unit' is none that its statistic is proved for.",
+            )
+            require(
+                self.records in ("", certificates.TABLE_RECORDS),
+                "The certificate's 'records' must say what a record is in words of dpconvex.",
             )
             claimed = isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP))
             require(claimed, "The certificate's 'guarantee' must be a guarantee.")

@@ -48,6 +48,7 @@ from dpconvex.estimators.private_model import keep_model_on_failure, without_mod
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
+from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.training_data import (
     read_training,
     refuse_partitioned_data,
@@ -475,7 +476,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     random_state: int | None = None
 
     def certify(
-        self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        *,
+        groups: bool = False,
+        table: bool = False,
     ) -> SelectionCertificate:
         """Return the selection's total guarantee before any data, after checking that every
         candidate can be fitted.
@@ -488,6 +495,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         n_classes, groups : int, optional, and bool, default=False
             Classes of a classifier, by default those of its ``classes``, or 2; and whether people
             will be identified.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, as for the estimator.
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         guarantee = input_settings.resolve_budget_setting(
@@ -515,7 +524,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             guarantee, self.strategy, len(candidates), mean_repeats
         )
         found = None
-        more: dict[str, int] = {"groups": True} if groups else {}
+        more: dict[str, object] = {"table": table, **({"groups": True} if groups else {})}
         if groups and isinstance(score, AUCScore):
             allowed = "a RowScore with groups: how far a person can move an AUC is not proven"
             raise parameter_error("scoring", "DPSelect", allowed, "an AUCScore")
@@ -588,6 +597,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """
         candidates = selection_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
+        of_table = are_of_table(self, X, y, groups)
         X, groups = split_people(X, groups)
         rows, target, labels = self._read(probe, X, y)
         score = selection_score(self.estimator, self.scoring, self.score_bound)
@@ -605,7 +615,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             people = weights.tags
             n_samples = unit.count
         n_classes = None if labels is None else len(labels)
-        certificate = self.certify(n_samples, n_features, n_classes, groups=groups is not None)
+        certificate = self.certify(
+            n_samples, n_features, n_classes, groups=groups is not None, table=of_table
+        )
         if isinstance(score, RowScore):
             bounds = input_settings.stated_target_bounds(probe)
             score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
@@ -632,7 +644,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             model = candidate_with_budget(self.estimator, candidates[number], *facts, seed)
             if labels is not None and model.classes is None:
                 model.classes = labels.tolist()
-            cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
+            with told_of_records(model, of_table=of_table):
+                cast(Any, model).fit(*training, **({} if tags[0] is None else {"groups": tags[0]}))
             return (model, candidates[number]), score.steps(
                 model, *validation, certificate.neighbors, tags[1]
             )

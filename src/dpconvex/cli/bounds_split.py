@@ -66,6 +66,12 @@ _CODES = (
     "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
 )
 
+_ROWS = (
+    "# So many lines are below the header, or rows in the table. Is it that of your records?\n"
+    "# If that is public (not with add_or_remove_one), a file with another number can be refused,\n"
+    "# such as one in which a line break within text makes several records of one."
+)
+
 DataArgument = Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")]
 
 bounds = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_args_is_help=True)
@@ -94,12 +100,12 @@ def init(
     from dpconvex.inputs.inspection import inspect_column_kinds
 
     with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
-        kinds, lines = inspect_column_kinds(data, file)
+        kinds, rows, lines = inspect_column_kinds(data, file)
     for line in lines:
         typer.echo(f"note, for your eyes only: {line}", err=True)
     if target is not None and target not in kinds:
         raise InputError(f"The data file has no column {target!r}.")
-    text = bounds_template(kinds, target, file)
+    text = bounds_template(kinds, target, replace(file, rows=rows))
     if out is not None:
         write_file_atomically(out, text.encode())
     if json_:
@@ -176,7 +182,10 @@ def _print_bounds_check(found: FileInspection) -> None:
 
 
 def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CSVFormat) -> str:
-    """Return a schema whose columns are commented out, for people to fill in."""
+    """Return a schema whose columns are commented out, for people to fill in.
+
+    The file's number of rows is proposed as a comment too, since it may be private.
+    """
     parts = [_HEAD]
     kinds = {name: column.kind for name, column in seen.items()}
     said = {"delimiter": file.delimiter, "encoding": file.encoding}
@@ -185,7 +194,9 @@ def bounds_template(seen: dict[str, InspectedKind], target: str | None, file: CS
             decimal  # a comma, if columns differ: the other reading is a thousand times as large
         )
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
-    parts += ["[file]", *lines, ""] if lines else []
+    rows = [] if file.rows is None else [_ROWS, f"# rows = {file.rows}"]
+    head = ["[file]"] if lines else ["# [file]"] if rows else []
+    parts += [*head, *lines, *rows, *([""] if head else [])]
     for table, (kind, example) in _TABLES.items():
         lines = [
             f"# {_toml_key(name)} = "

@@ -112,6 +112,7 @@ def fit(
     else:
         matching_files(data)
     # Modules that take seconds to load are loaded only now: wrong options are refused at once.
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.settings import invalid_rows_setting, least_rows
     from dpconvex.models.model_file import save_model
     from dpconvex.reports.summary import (
@@ -126,6 +127,7 @@ def fit(
     kind = task_options.task_label_kind(getattr(model, "classes", None))
     ignored = invalid_rows_setting(model)
     least = least_rows(model.neighbors)
+    _check_declared_rows(schema, model, None)
     if ignored:
         # Said whatever the rows hold: how many are invalid is private.
         typer.echo(
@@ -138,7 +140,7 @@ def fit(
     else:
         with output.output_progress(f"Reading {data.name}"):
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with output.output_progress("Fitting"):
+        with output.output_progress("Fitting"), told_of_records(model, True, schema.file.rows):
             fitted = model.fit(X, y.to_numpy(), groups=people)
     try:
         output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
@@ -219,17 +221,22 @@ def certify(
         task = task or "quantile"
         model = task_options.build_task(task, settings)
         width = n_features
+        table = False
     elif feature_bounds is not None and n_features is None:
         schema = task_options.read_task_schema(feature_bounds, formula)
         task = task or task_options.default_task(schema)
         person = person or schema.person
         model = task_options.build_task_for_schema(task, settings, schema)
         width = len(schema.names)
+        table = True
+        _check_declared_rows(schema, model, None if person is not None else n_samples)
     else:
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_classes is not None and not task_options.TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
-    more = {} if n_classes is None else {"n_classes": n_classes}
+    more: dict[str, object] = {"table": table}
+    if n_classes is not None:
+        more["n_classes"] = n_classes
     if person is not None:
         more["groups"] = True  # the number of rows is then one of people
     certificate = model.certify(n_samples, width, **more)
@@ -239,6 +246,21 @@ def certify(
         from dpconvex.reports.summary import certificate_summary_table
 
         output.output_console().print(certificate_summary_table(certificate))
+
+
+def _check_declared_rows(schema: Schema, model: Model, n_samples: int | None) -> None:
+    """Raise unless a schema's number of records, if it declares one, is public and that of a fit
+    of so many.
+    """
+    from dpconvex.inputs.records import refuse_expected_records
+
+    declared = schema.file.rows
+    refuse_expected_records(declared, model.neighbors)
+    if declared is not None and n_samples is not None and n_samples != declared:
+        raise InputError(
+            f"The option --n-samples must be {declared:,}, as the schema says by rows in [file]. "
+            f"Got {n_samples:,} instead."
+        )
 
 
 def _fit_with_dask(
@@ -260,6 +282,7 @@ def _fit_with_dask(
         ) from None
     from dpconvex.core.threads import available_cores
     from dpconvex.engine.dask.schedule import watch_schedule
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.table_files import (
         dask_cluster_for_files,
         file_memory_limit,
@@ -285,5 +308,6 @@ def _fit_with_dask(
         dask_cluster_for_files(scheduler, threads),
         output.output_progress("Reading") as say,
         watch_schedule(report),
+        told_of_records(model, True, schema.file.rows),
     ):
         return model.fit(*read_file_partitions(pieces, schema, labels, kind, ignored))

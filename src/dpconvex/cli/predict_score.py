@@ -105,9 +105,13 @@ def predict(
     )
     import polars as pl
 
+    from dpconvex.inputs.records import told_of_records
     from dpconvex.inputs.table_files import open_table_file, read_feature_file
 
-    with output_progress(f"Predicting for {data.name}"):
+    with (
+        told_of_records(content.estimator, encoded=True),
+        output_progress(f"Predicting for {data.name}"),
+    ):
         columns = list(dict.fromkeys(keep or []))
         if all_columns:
             columns = open_table_file(data, schema.file).names
@@ -119,7 +123,8 @@ def predict(
                 f"The data have a column {taken[0]!r} already, which predictions are written to. "
                 "Rename it, or name the columns to keep with --id."
             )
-        write_table_file(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
+        table = pl.DataFrame([*kept.get_columns(), *found.get_columns()])
+        write_table_file(table, out, blank_lines=True)
     empty = int(found.to_series().null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
@@ -213,6 +218,10 @@ def score(
     person: Annotated[
         str | None, text_option("Column that names people: each counts once, with all rows.")
     ] = None,
+    rows: Annotated[
+        int | None,
+        text_option("Public number of rows: a file with another number is refused."),
+    ] = None,
     delimiter: task_options.DelimiterOption = None,
     encoding: task_options.EncodingOption = None,
     json_: task_options.JsonOption = False,
@@ -228,16 +237,18 @@ def score(
     schema = _schema_to_predict_by(content, "dpconvex.evaluation.private_score", needs_target=True)
     schema = task_options.with_file_options(schema, delimiter, encoding)
     from dpconvex.assessment.evaluation import private_score
+    from dpconvex.inputs.records import require_expected_records, told_of_records
     from dpconvex.inputs.table_files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
     labels = classes is not None
     kind = None if classes is None else task_options.task_label_kind(classes.tolist())
-    with output_progress(f"Scoring on {data.name}"):
+    with told_of_records(estimator, encoded=True), output_progress(f"Scoring on {data.name}"):
         X, y, people = read_training_file(
             data, schema, labels, kind, True, 1, person or schema.person
         )
+        require_expected_records(X.height, rows)
         found = private_score(
             estimator,
             X,

@@ -53,6 +53,13 @@ MOST_EPSILON = 150.0
 # Profiles are computed to a relative error of 1e-9, on another platform perhaps with other digits.
 _SLACK = 1 + 4e-9
 
+# What a certificate states where its records come from a table or a file. Of arrays there is
+# nothing to state.
+TABLE_RECORDS = (
+    "table: a record is a row, or a line of a CSV file; the types of a table's columns are assumed "
+    "public"
+)
+
 
 class CertificateError(ValueError):
     """A certificate is malformed, or its guarantee does not follow from what it states."""
@@ -519,6 +526,10 @@ class Certificate(CertifiedPromise):
                 agrees,
                 "The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.",
             )
+        require(
+            self.parameters.get("records", TABLE_RECORDS) == TABLE_RECORDS,
+            "The certificate's 'records' must say what a record is in words of dpconvex.",
+        )
         if not enough:
             wanted = self.guarantee
             proven = proof.guarantee

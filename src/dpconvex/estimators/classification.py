@@ -32,6 +32,7 @@ from dpconvex.inputs import labels as label_sets
 from dpconvex.inputs import settings
 from dpconvex.inputs.labels import LabelNumbers, LabelPositions, OneVsRestLabels
 from dpconvex.inputs.people_and_weights import PersonUnit, check_class_weight
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import Label
 from dpconvex.inputs.training_data import read_features, read_training
 from dpconvex.losses import (
@@ -152,6 +153,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         *,
         groups: bool = False,
         sample_weight: bool = False,
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a classifier's fit, before any data: equal to ``certificate_``
         after such a fit.
@@ -161,7 +163,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         n_classes : int, optional
             By default that of ``classes``, or 2.
         """
-        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight)
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        privacy_unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
         return self._plan(
             privacy_unit, n_features, label_sets.count_expected_labels(self, n_classes)
         ).certificate

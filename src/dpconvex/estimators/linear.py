@@ -32,6 +32,7 @@ from dpconvex.fit.fit_plan import fit_kind_of_loss
 from dpconvex.inputs import settings as setting_checks
 from dpconvex.inputs.containers import read_target_numbers
 from dpconvex.inputs.people_and_weights import PersonUnit, round_row_weights
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import (
     Fitted,
     check_optional_positive,
@@ -112,6 +113,8 @@ class PrivateLinearModel(PrivateModel):
             raise parameter_error(
                 "fit_intercept", owner, "True or False", repr(self.fit_intercept), kind=TypeError
             )
+        if isinstance(self.feature_bounds, Mapping):  # only columns of tables have names
+            privacy_unit = replace(privacy_unit, of_table=True)
         facts = super()._public_facts(privacy_unit, n_features)
         features = resolve_bounds_setting(
             "feature_bounds", self.feature_bounds, int(n_features), owner
@@ -187,7 +190,13 @@ class PrivateLinearModel(PrivateModel):
         return decide_fit(mechanism, request)
 
     def certify(
-        self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        groups: bool = False,
+        sample_weight: bool = False,
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a linear fit, before any data: equal to ``certificate_`` after
         a fit of this shape.
@@ -199,10 +208,13 @@ class PrivateLinearModel(PrivateModel):
             for the number of rows under add-or-remove-one.
         groups, sample_weight : bool, default=False
             Whether the fit will be given identifiers of people, and weights.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, a column of one or a file, rather than arrays
+            alone: types of columns are then assumed public.
         """
-        return self._plan(
-            PersonUnit.of(self, n_samples, groups, sample_weight), n_features
-        ).certificate
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
+        return self._plan(unit, n_features).certificate
 
     def fit(
         self, X: object, y: object, sample_weight: object = None, groups: object = None

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.core.certificate import Certificate, CertificateError
+from dpconvex.core.certificate import TABLE_RECORDS, Certificate, CertificateError
 from dpconvex.core.checks import MOST_FEATURES, check_count, parameter_error
 from dpconvex.core.description import Facts
 from dpconvex.core.noise_source import Seed
@@ -36,7 +36,7 @@ from dpconvex.core.rows import Rows
 from dpconvex.engine import EngineError
 from dpconvex.estimators.parameters import with_parameters
 from dpconvex.fit.plausible_answers import ReleasedNumbersError
-from dpconvex.inputs import settings
+from dpconvex.inputs import records, settings
 from dpconvex.inputs.people_and_weights import (
     PersonUnit,
     RowsOfPeople,
@@ -181,10 +181,11 @@ class PrivateModel(PrivateStep, BaseEstimator):
         What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which
         classifiers need ``classes``, counts it nowhere. Every record is then read by itself: arrays
-        and dataframes have a public shape, and lists, tuples and generators are taken where
-        ``feature_bounds`` (or costs) have an entry for each column. Descents and least squares then
-        pay for the number of valid records, ``released_["mass"]``; others divide by the public
-        number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.
+        and dataframes have a public shape, lists, tuples and generators are taken where
+        ``feature_bounds`` (or costs) have an entry for each column, and text is read cell by cell.
+        Descents and least squares then pay for the number of valid records, ``released_["mass"]``;
+        others divide by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times
+        as much.
     sampler : {"auto", "exact"}
         Where noise is drawn, on a public grid: by dpconvex, or with "exact" by opendp, at about 20
         microseconds a number. "exact" needs opendp 0.14.2 or later, whose noise has the law that it
@@ -253,6 +254,7 @@ class PrivateModel(PrivateStep, BaseEstimator):
                     "coef_bound", self.coef_bound, owner
                 ),
                 "invalid_rows": settings.INVALID_ROWS["ignore" if ignored else "error"],
+                **({"records": TABLE_RECORDS} if privacy_unit.of_table else {}),
             },
             n_features=int(n_features),
             neighbors=self.neighbors,
@@ -309,14 +311,19 @@ class PrivateModel(PrivateStep, BaseEstimator):
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are
+            of_table = records.are_of_table(self, X, y, sample_weight, groups)
+            expected = records.facts_told(self).expected
+            records.refuse_expected_records(expected, self.neighbors)
             if isinstance(X, RowsOfPeople):
                 X, groups = split_people(X, groups)
             with without_model_warnings() if settings.invalid_rows_setting(self) else nullcontext():
-                X, targets, (_, *shape) = self._read(X, y)
+                X, targets, (n_rows, *shape) = self._read(X, y)
                 unit, weights = read_row_weights(self, X, sample_weight, groups)
+            records.require_expected_records(n_rows, expected)
             # Under add-or-remove-one `nominal_samples` replaces the true count; max(1, ...) lets an
             # empty table pass.
-            plan = self._plan(replace(unit, count=max(1, unit.count)), *shape)
+            unit = replace(unit, count=max(1, unit.count), of_table=of_table)
+            plan = self._plan(unit, *shape)
             with without_model_warnings():
                 objectives = self._objectives(X, targets, plan, weights)
             del targets  # the rows have their own, mapped

@@ -45,6 +45,7 @@ from dpconvex.inputs.containers import (
 )
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.inputs.public_table import public_column_names
+from dpconvex.inputs.records import check_table_setting
 from dpconvex.inputs.settings import MOST_LEVELS, RAREST, is_sequence
 from dpconvex.inputs.training_data import read_training, shape_of_data
 from dpconvex.losses import Pinball, PointwiseLoss
@@ -368,6 +369,7 @@ class DPNewsvendor(PrivateQuantileModel):
         *,
         groups: bool = False,
         sample_weight: bool = False,
+        table: bool = False,
     ) -> Certificate:
         """Return the certificate of a newsvendor's fit, before any data: equal to ``certificate_``
         after such a fit.
@@ -378,9 +380,9 @@ class DPNewsvendor(PrivateQuantileModel):
             Number of columns of y, where it is a table; by default that of the costs, if they are
             sequences.
         """
-        return self._plan(
-            PersonUnit.of(self, n_samples, groups, sample_weight), n_features, n_products
-        ).certificate
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit.of(self, n_samples, groups, sample_weight, of_table)
+        return self._plan(unit, n_features, n_products).certificate
 
     def _read(self, X: Any, y: Any) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__

@@ -216,7 +216,7 @@ class DPAUCClassifier(PrivateAUCModel):
         owner = type(self).__name__
         labels = self._two_labels(n_classes)
         facts = self._public_facts(privacy_unit, n_features)
-        whole = privacy_unit == PersonUnit(privacy_unit.count)
+        whole = privacy_unit.has_whole_rows
         bounds = self._auc_pair_bounds(facts)
         if not (whole or bounds.label_private):
             raise ValueError(

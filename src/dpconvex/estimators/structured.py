@@ -35,6 +35,7 @@ from dpconvex.inputs.containers import (
     undeclared_width,
 )
 from dpconvex.inputs.people_and_weights import PersonUnit
+from dpconvex.inputs.records import are_of_table, check_table_setting, told_of_records
 from dpconvex.inputs.settings import (
     check_optional_positive,
     invalid_rows_setting,
@@ -191,7 +192,9 @@ class PrivateStructuredModel(PrivateModel):
         )
         return decide_fit(self.mechanism, request)
 
-    def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
+    def certify(
+        self, n_samples: int, n_features: int, n_outputs: int = 1, *, table: bool = False
+    ) -> Certificate:
         """Return the certificate of a structured fit, before any data: equal to ``certificate_``
         after such a fit.
 
@@ -200,8 +203,13 @@ class PrivateStructuredModel(PrivateModel):
         n_samples, n_features, n_outputs : int
             Number of records (``nominal_samples`` under add-or-remove-one), of coefficients, and of
             rows of a record.
+        table : bool, default=False
+            Whether the fit will be given a dataframe, the types of whose columns are then assumed
+            public.
         """
-        return self._plan(PersonUnit(n_samples), n_features, n_outputs).certificate
+        of_table = check_table_setting(table, f"{type(self).__name__}.certify")
+        unit = PersonUnit(n_samples, of_table=of_table)
+        return self._plan(unit, n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
         """Fit the structured model privately.
@@ -646,7 +654,8 @@ class DPBowl(PrivateStructuredModel):
         level : float or array of shape (n_samples,), default=0.0
             Sizes of residuals that cost nothing, a private part of every record.
         """
-        return self._fit(A, (Y, level))
+        with told_of_records(self, of_table=are_of_table(self, Y, level)):
+            return self._fit(A, (Y, level))
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         targets, level = cast(tuple[object, ArrayLike], Y)

@@ -18,6 +18,7 @@ from dpconvex.core.checks import parameter_error
 from dpconvex.core.linear_bounds import LinearBounds
 from dpconvex.core.person_identifiers import exact_identifiers
 from dpconvex.engine.dask.partitions import (
+    CELLWISE,
     PartitionTargets,
     partition_number,
     partition_numbers,
@@ -65,9 +66,9 @@ class HazardOutcomes:
         return np.where(np.isnan(times), np.nan, np.where(seen, 2.0 * period + 1, 2.0 * survived))
 
 
-def signed_times(y: Any, owner: str) -> Any:
+def signed_times(y: Any, owner: str, loose: bool = False) -> Any:
     """Return survival times as one column, negated where no event was seen; each from its own
-    record.
+    record. Arrays of text are read cell by cell with ``loose``, and refused otherwise.
     """
     if is_plain_container(y):
         return _signed_records(read_records("y", y, owner))
@@ -77,7 +78,7 @@ def signed_times(y: Any, owner: str) -> Any:
     names = getattr(dtype, "names", None)
     if names is not None and len(names) == 2:  # a structured array: of booleans is the event
         if hasattr(y, "dask"):
-            return y.map_blocks(signed_times, owner, meta=np.empty(0))
+            return y.map_blocks(signed_times, owner, loose, meta=np.empty(0))
         first = y.dtype[0].kind == "b"
         time = y[names[1 if first else 0]]
         event = y[names[0 if first else 1]]
@@ -94,12 +95,13 @@ def signed_times(y: Any, owner: str) -> Any:
             )
         if hasattr(y, "dask"):
             if hasattr(y, "columns"):  # a dataframe of partitions
-                return y.map_partitions(_signed_partition, owner, meta=("time", np.float64))
-            return y.rechunk({1: 2}).map_blocks(signed_times, owner, drop_axis=1, meta=np.empty(0))
+                return y.map_partitions(_signed_partition, owner, loose, meta=("time", np.float64))
+            whole = y.rechunk({1: 2})
+            return whole.map_blocks(signed_times, owner, loose, drop_axis=1, meta=np.empty(0))
         table = y if isinstance(y, np.ndarray) else np.asarray(y)
         time = table[:, 0]
         event = table[:, 1]
-    if not {time.dtype.kind, event.dtype.kind} <= set("biufO"):
+    if not {time.dtype.kind, event.dtype.kind} <= set("biufO" + (CELLWISE if loose else "")):
         raise ValueError(f"The y given to {owner} must be numbers. Got text or dates instead.")
     time, event = (
         partition_numbers(without_mask(each) if isinstance(each, np.ma.MaskedArray) else each)
@@ -109,13 +111,13 @@ def signed_times(y: Any, owner: str) -> Any:
     return np.where(event > 0, size, np.where(event <= 0, -size, np.nan))
 
 
-def _signed_partition(part: Any, owner: str) -> Any:
+def _signed_partition(part: Any, owner: str, loose: bool) -> Any:
     """Return the signed survival times of a partition of a dataframe: whatever a record holds,
     no other one fails.
     """
     import pandas as pd
 
-    return pd.Series(signed_times(part, owner), index=part.index, name="time")
+    return pd.Series(signed_times(part, owner, loose), index=part.index, name="time")
 
 
 def _signed_records(records: Iterable[Any]) -> Array:
@@ -246,7 +248,7 @@ class DPDiscreteHazard(PrivateLinearModel):
         return self._fit(X, y, sample_weight, groups)
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        y = signed_times(y, type(self).__name__)
+        y = signed_times(y, type(self).__name__, loose=invalid_rows_setting(self))
         clean = PartitionTargets(read_target_numbers) if invalid_rows_setting(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         outcomes = HazardOutcomes(self._public_horizons())

@@ -303,7 +303,7 @@ def _encode_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
     if number is not None and number.is_integer() and 0 <= number < 2**53:
         # A reader of numbers drops the zeros in front: dates of digits alone are numbers, in
         # columns of text too.
-        digits = _encoded_date_digits(pattern)
+        digits = date_format_digits(pattern)
         whole = str(int(number)).zfill(digits)
         words = [whole] if digits else [cell.text, whole]
     found = (_encode_time_text(pattern, word) for word in words if word is not None)
@@ -321,7 +321,7 @@ def _encode_time_text(pattern: str, word: str) -> np.datetime64 | None:
 
 
 @functools.cache
-def _encoded_date_digits(pattern: str) -> int:
+def date_format_digits(pattern: str) -> int:
     """Return how many digits a date of this format has, 0 if it does not consist of digits
     alone.
     """

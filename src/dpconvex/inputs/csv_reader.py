@@ -68,6 +68,7 @@ class CSVFormat:
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
+    rows: int | None = None  # the public number of records, of whatever kind the file is
 
 
 def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
@@ -92,6 +93,12 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
         values["missing"] = ("", *(word.strip() for word in words if word.strip()))
+    rows = values.get("rows", 1)
+    if type(rows) is not int or not 1 <= rows < 2**53:
+        raise InputError(
+            "The schema's rows in [file] must be a whole number of at least 1, the public number "
+            "of records."
+        )
     return CSVFormat(**values)
 
 
@@ -131,15 +138,19 @@ def _is_stateless_csv(encoding: str) -> bool:
 
 
 class CSVLineProblem(enum.IntEnum):
-    """Why a line of a CSV file is no row like others; every cell of an open quote or of a long
-    line is missing.
+    """Why a line of a CSV file is no row like others; all cells of a line that cannot be read are
+    missing.
     """
 
     NONE = 0
     BLANK = 1
     OPEN_QUOTE = 2
     LONG = 3  # more fields than the header
-    UNDECODED = 4  # other bytes than the encoding has: they are replaced
+    UNDECODED = 4  # bytes that the encoding does not have
+
+
+#: Problems that make a line unreadable: it is a row without any value.
+UNREADABLE = (CSVLineProblem.OPEN_QUOTE, CSVLineProblem.LONG, CSVLineProblem.UNDECODED)
 
 
 class CSVRows(NamedTuple):
@@ -200,7 +211,9 @@ class CSVLayout:
             np.uint8
         )
         problems[(lines == "").to_numpy()] = CSVLineProblem.BLANK
-        quoted = lines.str.contains('"', literal=True)
+        # Which bytes stood there cannot be known, and so nothing of such a line is read.
+        lines = lines.set(pl.Series(undecoded), None)
+        quoted = lines.str.contains('"', literal=True).fill_null(False)
         if quoted.any():
             # Quotes around a whole field without a delimiter or a quote in it may as well be
             # absent.
@@ -229,7 +242,8 @@ class CSVLayout:
     ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
-        long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
+        signs = lines.str.count_matches(self.delimiter, literal=True).fill_null(0)
+        long = signs >= len(self.names)
         if long.any():
             lines = lines.set(long, None)
         # One field more than is wanted: the last one holds what follows it.

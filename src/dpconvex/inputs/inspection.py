@@ -29,7 +29,14 @@ from dpconvex.inputs.cells import (
     replace_decimal_comma,
 )
 from dpconvex.inputs.column_encoding import encode_columns, encode_times, encoded_array, flag_word
-from dpconvex.inputs.csv_reader import MISSING_WORDS, CSVFormat, count_csv_problems
+from dpconvex.inputs.column_types import check_column_types
+from dpconvex.inputs.csv_reader import (
+    MISSING_WORDS,
+    UNREADABLE,
+    CSVFormat,
+    CSVLineProblem,
+    count_csv_problems,
+)
 from dpconvex.inputs.schema import (
     Column,
     Schema,
@@ -64,15 +71,18 @@ class InspectedKind:
     format: str = ""
 
 
-def inspect_column_kinds(path: Path, file: CSVFormat) -> tuple[dict[str, InspectedKind], list[str]]:
-    """Return the guessed kind of each column, for a template that people fill in, and counts of
-    unreadable lines.
+def inspect_column_kinds(
+    path: Path, file: CSVFormat
+) -> tuple[dict[str, InspectedKind], int, list[str]]:
+    """Return the guessed kind of each column and the number of records, for a template that
+    people fill in, and counts of unreadable lines.
     """
     opened = open_table_file(path, file)
     table, problems = opened.read_rows(opened.names)
     with hide_file_values(path):
         kinds = {name: _inspect_column_kind(table[name]) for name in opened.names}
-    return kinds, [] if opened.layout is None else count_csv_problems(problems, opened.layout)
+    lines = [] if opened.layout is None else count_csv_problems(problems, opened.layout)
+    return kinds, int((problems != CSVLineProblem.BLANK).sum()), lines
 
 
 def _inspect_column_kind(column: pl.Series) -> InspectedKind:
@@ -161,11 +171,15 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
     """
     target = schema.target
     file = schema.file
+    event = None if target is None else target.event
     others = [
-        name for name in (None if target is None else target.name, person) if name is not None
+        name
+        for name in (None if target is None else target.name, event, person)
+        if name is not None
     ]
     opened = open_table_file(path, file)
     table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
+    check_column_types(schema, {name: table[name] for name in table.columns})
     with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in table.columns}
     found = [
@@ -185,12 +199,34 @@ def inspect_file(path: Path, schema: Schema, person: str | None = None) -> FileI
         )
         found.append(counts)
         invalid |= lost
+    if event is not None:
+        found.append(_inspect_numbers(event, "event", None, cells[event], file))
+        invalid |= np.isnan(cells[event].as_numbers(file.decimal))
     if person is not None:
         empty = person_tags(read_people_file(table[person], file)) == NOBODY
         found.append(ColumnInspection(person, "person", int(empty.sum())))
         invalid |= empty
-    lines = () if opened.layout is None else tuple(count_csv_problems(problems, opened.layout))
-    return FileInspection(tuple(found), table.height, int(invalid.sum()), lines)
+    invalid |= np.isin(problems, UNREADABLE)
+    lines = [] if opened.layout is None else count_csv_problems(problems, opened.layout)
+    if file.rows is not None:
+        lines += _count_inspected_rows(problems, file.rows, opened.layout is not None)
+    return FileInspection(tuple(found), table.height, int(invalid.sum()), tuple(lines))
+
+
+def _count_inspected_rows(problems: NDArray[np.uint8], expected: int, lines: bool) -> list[str]:
+    """Return in words that a file has another number of records than its schema declares."""
+    found = len(problems)
+    if found == expected:
+        return []
+    if not lines:
+        return [f"The file has {found:,} rows, not the {expected:,} that [file] declares."]
+    blank = int((problems == CSVLineProblem.BLANK).sum())
+    blanks = f", {blank:,} of them blank" if blank else ""
+    return [
+        f"The file has {found:,} lines below its header{blanks}, not the {expected:,} that rows in "
+        "[file] declares. A line break within a field makes several lines of a record, and blank "
+        "lines count with --invalid-rows ignore."
+    ]
 
 
 def _is_empty(cells: Cells, file: CSVFormat) -> Mask:

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.core.checks import check_count, parameter_error
 from dpconvex.engine.dask.partitions import MOST_LABELS
-from dpconvex.inputs.cells import CellWordMatcher, read_cell
+from dpconvex.inputs.cells import Cell, CellWordMatcher, cell_meaning, read_cell
 from dpconvex.inputs.containers import NO_NUMBERS, read_cells_of_one
 from dpconvex.inputs.settings import Classifier, Label
 
@@ -112,15 +112,20 @@ def read_label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarra
 
 
 def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
-    """Raise if an array's type, which is public, is another than that of the declared labels: no
-    row would be valid.
+    """Raise for an array of numbers, which is a public type, where no declared label means one:
+    no row would be valid.
+
+    Text is read cell by cell, because one label may be why all of them are text.
     """
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     if kind in NO_NUMBERS:
         raise TypeError(_several_kinds(owner))
     shape: tuple[Any, ...] = getattr(y, "shape", ())
     empty = len(shape) > 0 and isinstance(shape[0], int) and shape[0] == 0
-    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
+    if kind not in "biuf" or declared.dtype.kind != "U" or empty:
+        return
+    meanings = [cell_meaning(Cell(text=str(label))) for label in declared.tolist()]
+    if all(meaning.number is None and meaning.truth is None for meaning in meanings):
         raise TypeError(_wrong_label_kind(declared, owner))
 
 
@@ -265,6 +270,8 @@ class LabelPositions:
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the positions of an array of labels."""
         text = isinstance(self.declared[0], str)
+        if y.dtype.kind in "ST":
+            y = y.astype(object)
         if y.dtype.kind not in "biufUO":
             return np.full(y.shape, np.nan)
         if y.dtype.kind == "O":  # a list of one label is that label

@@ -44,9 +44,12 @@ class PersonUnit:
     people: bool = False  # whether the rows of a person share one weight
     rows_each: int = 1  # largest number of rows of a person that have a weight of their own each
     weighted: bool = False  # whether a row may count less than a whole one
+    of_table: bool = False  # whether they are rows of a table whose columns have types
 
     @classmethod
-    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> PersonUnit:
+    def of(
+        cls, model: Model, count: int, groups: bool, weighted: bool, of_table: bool = False
+    ) -> PersonUnit:
         """Return the unit of a fit: `count` rows, or people with groups, by the estimator's
         settings.
         """
@@ -68,9 +71,9 @@ class PersonUnit:
                 raise parameter_error(
                     "person_weight", owner, "'equal' without identifiers", "'rows'", remedy
                 )
-            return cls(count, rows_each=each, weighted=weighted)
+            return cls(count, rows_each=each, weighted=weighted, of_table=of_table)
         if rule == "rows":  # somebody with fewer rows has others of weight 0
-            return cls(count * each, rows_each=each, weighted=True)
+            return cls(count * each, rows_each=each, weighted=True, of_table=of_table)
         if each > 1:
             allowed = (
                 "1 with identifiers and person_weight='equal', where all rows of a person "
@@ -79,11 +82,16 @@ class PersonUnit:
             raise parameter_error(
                 "rows_per_person", owner, allowed, repr(each), "Use person_weight='rows'."
             )
-        return cls(count, people=True, weighted=weighted)
+        return cls(count, people=True, weighted=weighted, of_table=of_table)
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether every row is a whole record of its own."""
+        return not (self.people or self.rows_each > 1 or self.weighted)
 
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""
-        if self.people or self.rows_each > 1 or self.weighted:
+        if not self.has_whole_rows:
             raise ValueError(
                 f"{owner} must be given neither groups, rows_per_person nor weights here: {why}."
             )
@@ -240,6 +248,10 @@ def _read_person_tags(groups: Any, X: Any, owner: str) -> Tags:
 
 def _tag_people(column: npt.NDArray[Any], owner: str) -> Tags:
     """Return tags of identifiers, or raise by their type; whatever a cell holds, nothing raises."""
+    if column.dtype.kind == "c":  # one cell makes complex numbers of all
+        column = np.where(column.imag == 0, column.real, np.nan)
+    if column.dtype.kind == "T":
+        column = column.astype(object)
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
             str(data_error("'groups'", owner, "whole numbers, text or dates", "another type"))

@@ -25,6 +25,7 @@ from dpconvex.inputs.column_encoding import (
     encoded_array,
     encoded_sparse_matrix,
 )
+from dpconvex.inputs.column_types import check_column_types
 from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.people_and_weights import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
@@ -98,9 +99,10 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
     ``[person]`` go to the estimator with their rows, and the promise is made to them; ``transform``
     alone leaves them out, so give ``fit`` ``groups=table.groups(frame)`` beside
     ``table.transform(frame)``. A missing column is an error, because names of columns are public;
-    no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning
-    ``invalid_rows`` of the estimator says; all other rules give finite numbers for whatever the
-    table holds.
+    no value is. Types of columns are public too: where the schema says how text is read, by
+    ``decimal`` or the format of a date, a column of another type is refused. With the missing rule
+    ``row`` a row with NaN comes out, whose meaning ``invalid_rows`` of the estimator says; all
+    other rules give finite numbers for whatever the table holds.
 
     Examples
     --------
@@ -159,6 +161,7 @@ class PublicTable(_PublicTablePeople, TransformerMixin, BaseEstimator):
         self._check_sparse()
         schema = self._parsed()
         if is_partitioned(X):
+            check_column_types(schema, {name: X[name] for name in schema.inputs if name in X})
             meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
             return X.map_partitions(
                 partial(public_table_frame, schema, owner="PublicTable"), meta=meta
@@ -334,9 +337,10 @@ def public_table_cells(
 ) -> dict[str, Cells]:
     """Return the wanted columns of a table as cells, by name."""
     table = open_public_table(table, wanted, schema, owner)
+    columns = {name: read_public_column(table, name, owner) for name in wanted}
+    check_column_types(schema, columns)
     cells = {}
-    for name in wanted:
-        column = read_public_column(table, name, owner)
+    for name, column in columns.items():
         with hide_file_values(None):
             cells[name] = read_cells(column)
     if len({len(column) for column in cells.values()}) > 1:

@@ -320,7 +320,8 @@ class Schema:
     target: SchemaTarget | None = None  # the column that is learned
     person: str | None = None  # the column that identifies the person of a row
     ignored: tuple[str, ...] = ()  # columns that are known and not used
-    file: CSVFormat = field(default_factory=CSVFormat)  # of CSV files
+    # of CSV files, and how many records a file has
+    file: CSVFormat = field(default_factory=CSVFormat)
 
     @property
     def inputs(self) -> list[str]:
@@ -377,6 +378,11 @@ class Schema:
         if self.target is None or self.target.bounds is None:
             return None
         return transform_numbers(self.target.transform, 0.0, *self.target.bounds)[1:]
+
+    @property
+    def for_other_files(self) -> Schema:
+        """The schema without what is true of one file alone: its number of records."""
+        return replace(self, file=replace(self.file, rows=None))
 
     def for_target(self, name: str | None) -> Schema:
         """Return the schema with a target: the one asked for, which must agree with the declared

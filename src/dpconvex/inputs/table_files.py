@@ -13,6 +13,7 @@ import glob
 import gzip
 import io
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,18 +32,15 @@ from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex.system.lazy_imports import dask, dd, np, pd, pl
 
 PARQUET = (".parquet", ".pq")
-#: Problems that make a line unreadable.
-FAULTS = (
-    csv_reader.CSVLineProblem.OPEN_QUOTE,
-    csv_reader.CSVLineProblem.LONG,
-    csv_reader.CSVLineProblem.UNDECODED,
-)
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
 COPIES = 6  # of a piece in memory at its worst: file, table, encoded table, array and checks
 BASE = 1 << 29  # bytes that the program needs itself
 TARGET = "the target"  # column of a piece
+# What a program that reads text may take for the end of a line: more than our reader does, which
+# cuts at a line feed alone, since these files are for others as well.
+_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 def table_file_format(path: Path) -> str:
@@ -116,17 +114,16 @@ class OpenTableFile:
         wanted: list[str],
         least: int = 0,
         every_line: bool = False,
-        refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
     ) -> pl.DataFrame:
         """Return the wanted columns of the open table file.
 
         With ``every_line`` each line of a CSV file is a row, whatever it holds. Otherwise blank
-        lines are no rows, and lines with a problem that is ``refused`` are an error.
+        lines are no rows, and lines that cannot be read are an error.
         """
         rows = self.read_rows(wanted)
         table = rows.cells
         if self.layout is not None and not every_line:
-            table = _usable_file_rows(rows, self.path, self.layout, refused)
+            table = _usable_file_rows(rows, self.path, self.layout)
         if table.height < least:
             raise InputError("The data file has no rows.")
         return table
@@ -142,15 +139,10 @@ class OpenTableFile:
 
 
 def _usable_file_rows(
-    rows: csv_reader.CSVRows,
-    path: Path,
-    layout: csv_reader.CSVLayout,
-    refused: tuple[csv_reader.CSVLineProblem, ...] = FAULTS,
+    rows: csv_reader.CSVRows, path: Path, layout: csv_reader.CSVLayout
 ) -> pl.DataFrame:
-    """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is
-    refused.
-    """
-    if np.isin(rows.problems, refused).any():
+    """Return the rows of a CSV file that are not blank, or raise if a line cannot be read."""
+    if np.isin(rows.problems, csv_reader.UNREADABLE).any():
         raise csv_reader.unreadable_csv_lines(path, layout)
     return rows.cells.filter(pl.Series(rows.problems != csv_reader.CSVLineProblem.BLANK))
 
@@ -185,9 +177,16 @@ def check_file_holds_types(table: pl.DataFrame, path: Path) -> None:
 
 
 def write_table_file(
-    table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None
+    table: pl.DataFrame,
+    path: Path,
+    file: csv_reader.CSVFormat | None = None,
+    blank_lines: bool = False,
 ) -> None:
-    """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
+    """Write a table in the format of the file's name, separated and encoded as ``file`` says.
+
+    Every row of a CSV file is one line, whatever its text holds. A line is blank only where
+    ``blank_lines`` allows it: some readers take no row for one, ours among them.
+    """
     file = file or csv_reader.CSVFormat()
     check_file_holds_types(table, path)
     if table_file_format(path) == "parquet":
@@ -201,22 +200,76 @@ def write_table_file(
         suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in csv_reader.CSV
     )
     separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
-    # An empty field and none at all are the same to a reader of CSV.
-    table = table.with_columns(pl.col(pl.String).replace("", None))
-    text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
+    lines = _csv_lines(table, separator)
+    if not blank_lines:
+        lines = [line if line.strip() else f'"{line}"' for line in lines]
+    encoding = file.encoding or "utf-8"
+    try:
+        text = "".join(f"{line}\n" for line in lines).encode(encoding)
+    except UnicodeEncodeError:
+        raise InputError(
+            f"The file {path.name!r} must be written in an encoding that has all signs of the "
+            f"table. Got {encoding} instead. Say --encoding utf-8, or write Parquet."
+        ) from None
     write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+
+
+def _csv_lines(table: pl.DataFrame, separator: str) -> list[str]:
+    """Return the lines of a CSV file, one for the header and one for each row."""
+    names = [_LINE_BREAK.sub(" ", name) for name in table.columns]
+    if len(set(names)) < len(names):
+        raise InputError(
+            "The names of the columns must differ in more than line breaks, which a CSV file "
+            "cannot hold. Rename them, or write Parquet."
+        )
+    words = (pl.String, pl.Categorical, pl.Enum)
+    table = table.with_columns(
+        pl.col(name)
+        .cast(pl.String)
+        .str.replace_all(_LINE_BREAK.pattern, " ")
+        .replace("", None)  # an empty field and none at all are the same to a reader of CSV
+        for name, dtype in table.schema.items()
+        if dtype in words
+    )
+    text = table.write_csv(separator=separator, include_header=False)
+    lines = text.removesuffix("\n").split("\n") if table.height else []
+    if len(lines) != table.height:
+        raise InputError(
+            "The table has columns of a type whose text may hold line breaks, which a CSV file "
+            "cannot hold. Write Parquet."
+        )
+    if table.width == 1:  # nothing in such a file says what separates its fields
+        lines = [line if line.startswith('"') else _quoted_field(line) for line in lines]
+    return [separator.join(_quoted_field(name, separator) for name in names), *lines]
+
+
+def _quoted_field(field: str, separator: str = "") -> str:
+    """Return a field of a CSV file, in quotes if it holds a quote or a sign that may separate
+    fields.
+    """
+    signs = f'{csv_reader.DELIMITERS}{separator}"'
+    doubled = field.replace('"', '""')
+    return f'"{doubled}"' if any(sign in field for sign in signs) else field
 
 
 def read_feature_file(
     path: Path, schema: Schema, further: list[str]
 ) -> tuple[np.ndarray, pl.DataFrame]:
-    """Return the features of a table as an array, and further columns as they are."""
+    """Return the features of a table as an array, and further columns as they are.
+
+    A line of a CSV file that cannot be read is a row without values: all of its features are NaN,
+    whatever the schema says of missing ones. Blank lines are no rows.
+    """
     opened = open_table_file(path, schema.file)
-    # A line that cannot be read is a row without values; text of further columns must be in the
-    # right encoding.
-    refused = (csv_reader.CSVLineProblem.UNDECODED,)
-    table = opened.read(list(dict.fromkeys([*schema.inputs, *further])), least=1, refused=refused)
-    rows = _encode_file_features(table, schema, table_file_format(path) == "parquet", refused=False)
+    found = opened.read_rows(list(dict.fromkeys([*schema.inputs, *further])))
+    lines = found.problems != csv_reader.CSVLineProblem.BLANK
+    table = found.cells.filter(pl.Series(lines))
+    if not table.height:
+        raise InputError("The data file has no rows.")
+    if opened.layout is None:
+        _check_file_types(table, schema)
+    rows = _encode_file_features(table, schema, refused=False)
+    rows[np.isin(found.problems[lines], csv_reader.UNREADABLE)] = np.nan
     return rows, table.select(further)
 
 
@@ -257,6 +310,8 @@ def _encode_training_file(
     """
     assert schema.target is not None
     name = schema.target.name
+    if typed:
+        _check_file_types(table, schema)
     if labels:
         target = read_table_file_labels(table, name, kind, ignored, schema)
     else:
@@ -266,7 +321,7 @@ def _encode_training_file(
             times = np.abs(numbers)
             numbers = np.where(events > 0, times, np.where(events <= 0, -times, np.nan))
         target = pl.Series(name, numbers)
-    return _encode_file_features(table, schema, typed, refused=not ignored), target
+    return _encode_file_features(table, schema, refused=not ignored), target
 
 
 def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarray:
@@ -286,9 +341,7 @@ def read_people_file(column: pl.Series, file: csv_reader.CSVFormat) -> np.ndarra
         return read_identifier_cells(column, file.missing)
 
 
-def _encode_file_features(
-    table: pl.DataFrame, schema: Schema, typed: bool, refused: bool
-) -> np.ndarray:
+def _encode_file_features(table: pl.DataFrame, schema: Schema, refused: bool) -> np.ndarray:
     """Return the rows ``X`` of a file; rows that a missing value makes invalid hold NaN, or are
     refused.
     """
@@ -299,8 +352,6 @@ def _encode_file_features(
         invalid_encoded_columns,
     )
 
-    if typed:
-        _check_file_types(table, schema)
     with hide_file_values(None):
         cells = {name: read_cells(table[name]) for name in schema.inputs}
         rows = encoded_array(encode_columns(schema, cells))
@@ -330,6 +381,10 @@ def _comma_hint(file: csv_reader.CSVFormat) -> str:
 
 
 def _check_file_types(table: pl.DataFrame, schema: Schema) -> None:
+    """Raise if a column of a Parquet file has a type that the schema cannot read."""
+    from dpconvex.inputs.column_types import check_column_types
+
+    check_column_types(schema, {name: table[name] for name in table.columns})
     for column in schema.columns:
         kind = table.schema[source_column(column)]
         text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)

@@ -23,8 +23,9 @@ from dpconvex.core.row_weights import RowWeights
 from dpconvex.core.rows import Rows, is_partitioned
 from dpconvex.core.threads import finite_by_threads
 from dpconvex.engine.dask.partitions import (
+    CELLWISE,
     PartitionTargets,
-    partition_numbers,
+    cellwise_column_types,
     partition_objects_to_numbers,
 )
 from dpconvex.engine.sparse_rows import NonZeroRows, SparseRows
@@ -32,10 +33,10 @@ from dpconvex.inputs.containers import (
     as_marked_column,
     as_marked_table,
     declared_columns,
-    objects_of,
 )
 from dpconvex.inputs.labels import is_missing_label, missing_labels
 from dpconvex.inputs.public_table import fitted_schema, public_column_names, public_table_frame
+from dpconvex.inputs.records import facts_told
 from dpconvex.inputs.schema import Schema
 from dpconvex.mechanisms.request_and_decision import FitDecision
 from dpconvex.system.lazy_imports import nw
@@ -99,7 +100,7 @@ def read_training(
     if not plain_target:
         _check_data_container("y", y, owner)
         if y_numeric:
-            _check_data_dtype("y", y, owner)
+            _check_data_dtype("y", y, owner, loose=clean is not None)
     try:
         # The check for infinities adds all values up; where the sum overflows, each value is
         # examined.
@@ -148,10 +149,10 @@ def _read_marked_training(
     X = as_marked_table(X, columns, owner)
     _check_training_table(X, owner, loose=True)
     if numeric:
-        _check_data_dtype("y", y, owner)
+        _check_data_dtype("y", y, owner, loose=True)
     y = as_marked_column("y", y, owner)
     _check_data_container("y", y, owner)
-    X = NonZeroRows.of(X).to_scipy() if issparse(X) else _with_columns_of_numbers(X)
+    X = NonZeroRows.of(X).to_scipy() if issparse(X) else partition_objects_to_numbers(X)
     try:
         with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
             rows = validate_data(
@@ -162,31 +163,16 @@ def _read_marked_training(
                 ensure_all_finite=False,
                 accept_sparse="csr",
             )
-            column = column_or_1d(y)
+            complex_numbers = getattr(getattr(y, "dtype", None), "kind", "O") == "c"
+            column = column_or_1d(y.astype(object) if complex_numbers else y)
             check_consistent_length(rows, column)
             if numeric:
-                _check_data_dtype("y", column, owner)
+                _check_data_dtype("y", column, owner, loose=True)
             return rows, clean(rows, column)
     except (ValueError, OverflowError, TypeError):
         problem = _find_shape_problem(estimator, X, least) or _find_target_shape_problem(X, y)
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem or _unknown_problem(owner)
-
-
-def _with_columns_of_numbers(table: Any) -> Any:
-    """Return a table of which columns of objects are read cell by cell, NaN where one is no
-    number.
-    """
-    if isinstance(table, np.ndarray) or hasattr(table, "iloc"):
-        return partition_objects_to_numbers(table)
-    frame = nw.from_native(table, eager_only=True)
-    for name, kind in frame.schema.items():
-        if kind in (nw.Object, nw.Unknown):
-            numbers = partition_numbers(objects_of(frame[name].to_list()))
-            frame = frame.with_columns(
-                nw.new_series(name, numbers, nw.Float64(), backend=frame.implementation)
-            )
-    return frame.to_native()
 
 
 def _read_training_partitions(
@@ -201,9 +187,9 @@ def _read_training_partitions(
     columns = getattr(X, "columns", None)
     if columns is not None:
         _check_training_table(X._meta, owner, loose=clean is not None)
-    _check_data_dtype("X", X, owner)
+    _check_data_dtype("X", X, owner, loose=clean is not None)
     if numeric:
-        _check_data_dtype("y", y, owner)
+        _check_data_dtype("y", y, owner, loose=clean is not None)
     table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
@@ -221,7 +207,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     """
     owner = type(estimator).__name__
     schema = fitted_schema(estimator)
-    if schema is not None and not reset and not is_encoded_data(X, schema):
+    if schema is not None and not reset and not is_encoded_data(estimator, X, schema):
         X = public_table_frame(schema, X, owner)
     X = order_data_by_bounds(estimator, X)
     _check_training_table(X, owner)
@@ -238,8 +224,12 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     raise problem or _unknown_problem(owner)
 
 
-def is_encoded_data(X: Any, schema: Schema) -> bool:
-    """Whether X has the schema's encoded columns already; numbers and flags may be read twice."""
+def is_encoded_data(model: object, X: Any, schema: Schema) -> bool:
+    """Whether X has the schema's encoded columns already; where they have the names of the
+    table's columns, numbers and flags are read twice unless the model was told.
+    """
+    if facts_told(model).encoded:
+        return True
     if isinstance(X, (str, os.PathLike)):
         return False
     names = public_column_names(X)
@@ -332,14 +322,14 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a table cannot be read for its container, its columns or its type, whatever its
     values.
     """
-    # Columns of a dataframe must be numbers; with ``loose`` those of Python objects pass.
+    # Columns of a dataframe must be numbers; with ``loose`` those that are read cell by cell pass.
     _check_data_container("X", X, owner)
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         if not isinstance(X, np.ndarray) and nw.dependencies.is_polars_lazyframe(X):
             allowed = "a dense array or dataframe"
             remedy = "Use X.collect()."
             raise data_error("X", owner, allowed, "a LazyFrame", remedy, kind=TypeError)
-        return _check_data_dtype("X", X, owner)
+        return _check_data_dtype("X", X, owner, loose)
     try:
         schema = nw.from_native(X).schema
     except nw.exceptions.DuplicateError:
@@ -347,10 +337,8 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
             f"The columns of X given to {owner} must have different names. Got a name twice "
             "instead. Rename them."
         ) from None
-    if loose and hasattr(X, "iloc"):
-        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
-        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
-    allowed_types = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
+    # Columns of Python numbers, for which conversion decides.
+    allowed_types = (nw.Object, nw.Unknown, *(cellwise_column_types() if loose else ()))
     known = {
         name
         for name, kind in schema.items()
@@ -361,7 +349,7 @@ def _check_training_table(X: object, owner: str, loose: bool = False) -> None:
         raise data_error(
             "columns of X", owner, "numbers", f"text or other types in {wrong}", _ENCODE
         )
-    return _check_data_dtype("X", X, owner)
+    return _check_data_dtype("X", X, owner, loose)
 
 
 def _check_data_container(name: str, data: object, owner: str) -> None:
@@ -385,12 +373,12 @@ def _check_data_container(name: str, data: object, owner: str) -> None:
         raise data_error(name, owner, allowed, f"a {type(data).__name__}", remedy, kind=TypeError)
 
 
-def _check_data_dtype(name: str, array: object, owner: str) -> None:
+def _check_data_dtype(name: str, array: object, owner: str, loose: bool = False) -> None:
     """Raise if an array's dtype is text, dates or complex; conversion would quote a value or
-    succeed silently.
+    succeed silently. With ``loose`` text and complex numbers pass, which are read cell by cell.
     """
     dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO":
+    if not isinstance(dtype, np.dtype) or dtype.kind in "biufO" + (CELLWISE if loose else ""):
         return
     if dtype.kind == "c":
         raise ValueError(

@@ -212,7 +212,7 @@ def _model_content(estimator: Fitted, schema: Schema | None) -> dict[str, object
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
         "product_names": _plain_model_data(vars(estimator).get("product_names_")),
-        "columns": None if schema is None else schema_to_dict(schema),
+        "columns": None if schema is None else schema_to_dict(schema.for_other_files),
         "coef": _plain_model_data(np.asarray(estimator.coef_)),
         "intercept": _plain_model_data(np.asarray(estimator.intercept_)),
         "classes": _plain_model_data(classes),
@@ -575,6 +575,7 @@ def _stated_model_facts(
         **{
             name: (certificate.parameters.get(name), value)
             for name, value in facts.parameters.items()
+            if name != "records"  # which no parameter of an estimator decides
         },
     }
     # Facts of the certificate that are parameters of the estimator under the same name.

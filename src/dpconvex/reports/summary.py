@@ -56,7 +56,7 @@ def certificate_summary(certificate: Certificate) -> list[tuple[str, str]]:
                 certificate.guarantee, certificate.neighbors, certificate.unit
             ),
         ),
-        ("promised to", certificate.unit),
+        ("promised to", wording.promised_to_wording(certificate)),
         ("neighbours", wording.neighbors_wording(certificate)),
         ("mechanism", wording.mechanism_wording(certificate)),
         ("because", certificate.theorem),

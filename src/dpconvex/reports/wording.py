@@ -97,6 +97,15 @@ def unit_wording(unit: str) -> str:
     )
 
 
+def promised_to_wording(certificate: Certificate) -> str:
+    """Return the protected unit, and what a record of a table or a file is."""
+    if "records" not in certificate.parameters:
+        return certificate.unit
+    whose = "a row" if certificate.unit == RECORD else "whose rows are those"
+    lines = "a line" if certificate.unit == RECORD else "lines"
+    return f"{certificate.unit}: {whose} of a table, or {lines} of a CSV file"
+
+
 def unit_name_wording(certificate: Certificate, release: ReleaseFileFacts) -> str:
     """Return the protected unit in the publisher's word: "record", or "patient, at most 12
     rows".
@@ -222,6 +231,8 @@ def quotable_wording(model: Fitted, release: ReleaseFileFacts) -> str:
 def unprotected_wording(certificate: Certificate) -> list[str]:
     """Return what is assumed public."""
     facts = ["names, bounds and units of the columns"]
+    if "records" in certificate.parameters:
+        facts.append("types of a table's columns")
     if certificate.neighbors != "add_or_remove_one":
         facts.append(f"number of {certificate.bounds.counted}")
     label_set = certificate.parameters.get("label_set")

@@ -24,7 +24,7 @@ from dpconvex.core.summation import pairwise_summation
 from dpconvex.engine.dask.schedule import ScheduledPartition
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpilledNonZeros, SpillFile
 from dpconvex.engine.sparse_rows import NonZeroRows, rows_in_memory
-from dpconvex.system.lazy_imports import dask
+from dpconvex.system.lazy_imports import dask, nw
 
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 # Column names that no table has by chance.
@@ -56,6 +56,11 @@ _PROBLEMS = {
     f"all whole numbers or all text, at most {MOST_LABELS} different ones. Got "
     "others instead.",
 }
+
+# Kinds of arrays of numpy that are read cell by cell where invalid rows are ignored: a single cell
+# makes objects, text, bytes or complex numbers of all.
+CELLWISE = "OUSTc"
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 Mark = tuple[Any, ...]  # fingerprint by which a partition is known when it is read again
 Pair = tuple[Any, Any]  # features and target
@@ -194,12 +199,19 @@ def _partition_checksum(values: Any) -> int:
 
 
 def partition_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return an array as float64, NaN where an object is no number."""
-    if values.dtype.kind != "O":
+    """Return an array as float64, NaN where an object or a text is no number.
+
+    Every cell is read by itself: text means the number that is written there, or the truth value
+    that readers of files make 1 or 0 of where nothing else stands in its column.
+    """
+    if values.dtype.kind in "biuf":
         return np.asarray(values, dtype=np.float64)
-    return np.array(
-        [partition_number(value) for value in values.ravel()], dtype=np.float64
-    ).reshape(values.shape)
+    if values.dtype.kind in "mM":  # whose objects may be whole numbers
+        return np.full(values.shape, math.nan)
+    cells = values.astype(object).ravel()
+    return np.array([partition_number(cell) for cell in cells], dtype=np.float64).reshape(
+        values.shape
+    )
 
 
 def partition_number(value: Any) -> float:
@@ -211,35 +223,66 @@ def partition_number(value: Any) -> float:
             if value.ndim or np.ma.getmaskarray(value).any():
                 return math.nan
             value = value[()]
-        if isinstance(value, (np.complexfloating, np.datetime64, np.timedelta64)):
+        if isinstance(value, (np.datetime64, np.timedelta64)):
             return math.nan
+        if isinstance(value, (complex, np.complexfloating)):
+            return float(value.real) if value.imag == 0 else math.nan
+        if isinstance(value, str):
+            truth = _TRUTH.get(str.strip(value).lower())
+            if truth is not None:
+                return truth
         return float(value)
     except Exception:  # an error would tell of this record
         return math.nan
 
 
 def partition_objects_to_numbers(part: Any) -> Any:
-    """Return a partition of objects as numbers, NaN where they are none; other partitions as
-    they are.
+    """Return a partition, array or dataframe whose objects and text are numbers, NaN where they
+    are none.
+
+    Columns of other types stay as they are. One cell that is no number may be why its column is
+    text, so that text is read cell by cell like objects.
     """
     if isinstance(part, np.ndarray):
-        return partition_numbers(part) if part.dtype.kind == "O" else part
-    if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
+        return partition_numbers(part) if part.dtype.kind in CELLWISE else part
+    frame = nw.from_native(part, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
         return part
-    read_alone = [name for name, kind in part.dtypes.items() if _holds_objects(kind)]
-    if read_alone:
+    pandas = frame.implementation.is_pandas_like()
+    plain = dict(part.dtypes.items()) if pandas else {}
+    cellwise = [
+        name
+        for name, kind in frame.schema.items()
+        if kind in cellwise_column_types() or (pandas and _is_read_alone(plain[name]))
+    ]
+    if not cellwise:
+        return part
+    read = {name: partition_numbers(exact_identifiers(part[name])) for name in cellwise}
+    if pandas:
         part = part.copy(deep=False)
-        for name in read_alone:
-            part[name] = partition_numbers(part[name].to_numpy())
-    return part
+        for name, numbers in read.items():
+            part[name] = numbers
+        return part
+    kind = frame.implementation
+    columns = [
+        nw.new_series(name, numbers, nw.Float64, backend=kind) for name, numbers in read.items()
+    ]
+    return frame.with_columns(*columns).to_native()
 
 
-def _holds_objects(kind: Any) -> bool:
+def cellwise_column_types() -> tuple[Any, ...]:
+    """Return the types of a dataframe's columns that are read cell by cell: text, categories,
+    objects, and columns without any value.
+    """
+    return nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown
+
+
+def _is_read_alone(kind: Any) -> bool:
     """Return whether a column of pandas of this type holds objects, decimal numbers for instance,
-    or numbers that are not all stored.
+    complex numbers, or numbers that are not all stored.
     """
     sparse = hasattr(kind, "subtype") and hasattr(kind, "fill_value")
-    return sparse or getattr(kind, "kind", "O") == "O"
+    return sparse or getattr(kind, "kind", "O") in "Oc"
 
 
 @dataclass(frozen=True)
@@ -310,7 +353,7 @@ def check_partition(
         X, y = read_partition_pair(pair, clean)
         source = X, y
         if numeric:
-            if y.dtype.kind not in "biufO":
+            if y.dtype.kind not in ("biuf" + CELLWISE if clean is not None else "biufO"):
                 return PartitionFacts(0, "not numbers")
             y = y if clean is not None else y.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
