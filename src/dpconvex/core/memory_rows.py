@@ -508,7 +508,8 @@ class MemoryRows:
         computed once.
         """
         found = np.empty(self.n_rows)
-        if isinstance(function, FormulaNorms) and self._reads_raw_rows and not self.own_weights:
+        unweighted = self._given_weights is None  # else a weight of 0 marks an ignored row
+        if isinstance(function, FormulaNorms) and self._reads_raw_rows and unweighted:
             formula = function.formula
             if formula is not None:
                 self._fill_from_norms(formula, function.follows_from, found)
