@@ -174,6 +174,12 @@ class PrivateMechanism:
         default its fields.
         """
         own = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+        for name in sorted(set(own) & set(parameters)):
+            if own[name] != parameters[name]:
+                raise ValueError(
+                    f"The field {name!r} of {type(self).__name__} has the name of a setting that "
+                    "the certificate states already. Choose another name."
+                )
         return {**parameters, **own}
 
     def _run(self, *run: Any, **more: Any) -> Array:
