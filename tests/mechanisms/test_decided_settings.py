@@ -62,8 +62,8 @@ def decision_of(name):
         classes = {"three classes": (3,), "products": (2,)}.get(name, ())
         return model._plan(PersonUnit(100), 1 if name == "grid" else 4, *classes)
     model = ALL[name]()
-    X, *targets = training_data(name, 24, 2)
-    _, _, shape = model._read(X, targets[0] if len(targets) == 1 else tuple(targets))
+    X, y = training_data(name, 24, 2)
+    _, _, shape = model._read(X, (y, 0.0) if isinstance(model, DPBowl) else y)
     return model._plan(PersonUnit(shape[0]), *shape[1:])
 
 
