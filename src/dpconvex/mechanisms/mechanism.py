@@ -313,6 +313,13 @@ class PrivateMechanism:
     # What readers of a certificate are told.
 
     @classmethod
+    def stated_choices(cls, certificate: Certificate) -> Parameters:
+        """Return what a certificate states of the levels, targets, kernel, curves and ranking of a
+        run; empty for a mechanism to which they are no choices of its own.
+        """
+        return {}
+
+    @classmethod
     def may_smooth_level(cls, level: float, quantile: float) -> bool:
         """Return whether a run may smooth the loss of a level for a quantile: of its own alone."""
         return level == quantile

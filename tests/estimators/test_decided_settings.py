@@ -4,17 +4,16 @@ read from the certificate are equal, for every estimator with every mechanism it
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "estimators"))
-
 from all_fits import ALL, training_data
 
-from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex import (
+    DPBowl,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+)
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import (
     ExponentialMechanism,
