@@ -10,6 +10,7 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
@@ -68,3 +69,33 @@ def register_described(module_names: dict[str, object], exported: Iterable[str])
         value = module_names[name]
         if isinstance(value, type):
             DESCRIBED.add(name, value)
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def describable(kind: Kind) -> Kind:
+    """Let certificates describe a loss or kernel of one's own by its fields, and rebuild it.
+
+    A decorator of a dataclass whose fields are plain data. Without it a certificate keeps only the
+    declared constants of the loss. A process that reads such a certificate must import the module
+    that defines the class first.
+    """
+    if not is_dataclass(kind):
+        raise TypeError(
+            f"A describable class must be a dataclass, so that its fields say all about it. Got "
+            f"{kind.__name__} instead. Put @dataclass(frozen=True) below @describable."
+        )
+    load_all_names()  # so that no name of the library is taken, whatever is loaded
+    known = DESCRIBED.registered(kind.__name__)
+    if known is not None and (known.__module__, known.__qualname__) != (
+        kind.__module__,
+        kind.__qualname__,
+    ):
+        raise ValueError(
+            f"The name {kind.__name__!r} of {kind.__module__} is the name of a class of "
+            f"{known.__module__} already, and a certificate would be read with the wrong one. "
+            "Choose another name."
+        )
+    DESCRIBED.add(kind.__name__, kind)
+    return kind

@@ -453,7 +453,10 @@ class LinearConfidenceIntervals(PrivateLinearModel):
         return {
             **super()._stated(certificate, facts),
             "inference": (stated.get("inference", False), self.inference),
-            "smooth": (stated.get("gradient", {}).get("smooth"), smooth),
+            "smooth": (
+                certified_kind(certificate).stated_choices(certificate).get("smooth"),
+                smooth,
+            ),
         }
 
     def _interval_plan(

@@ -175,8 +175,8 @@ class PrivateModel(PrivateStep, BaseEstimator):
         Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
     mechanism : str or Mechanism, default="auto"
         How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or
-        a mechanism object; "auto" takes "gradient", or for pure epsilon the one of the first two
-        with the smallest predicted risk.
+        a mechanism object, of :mod:`dpconvex.mechanisms` or of your own; "auto" takes "gradient",
+        or for pure epsilon the one of the first two with the smallest predicted risk.
     invalid_rows : {"error", "ignore"}
         What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error"
         refuses the data, which is visible and not covered by the guarantee; "ignore", for which

@@ -97,7 +97,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         parameters = certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
-        planned = parameters.get("gradient", {})
+        kind = certified_kind(certificate)
+        planned = kind.stated_choices(certificate)
         bandwidth = settings.check_optional_positive(
             "bandwidth", self.bandwidth, type(self).__name__, unit=1 / facts.target_scale
         )
@@ -120,14 +121,14 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["kind of smoothing"] = (envelopes, True)
             width = parameters["bandwidth"] * facts.target_scale
             stated["smoothing"] = (loss, _envelope(Pinball(level), kernel, width))
-        elif smooth or "gradient" in parameters:
+        elif smooth or planned:
             stated["kind of smoothing"] = (envelopes, False)
         if smooth:
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
             if bandwidth is None:
                 # Smoothing moves quantiles, so the level that is smoothed may be another one,
                 # within limits that the mechanism has.
-                moved = certified_kind(certificate).may_smooth_level
+                moved = kind.may_smooth_level
                 stated["loss"] = (type(base) is Pinball and moved(base.quantile, level), True)
         if bandwidth is not None:
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)

@@ -155,7 +155,8 @@ class DPAUCClassifier(PrivateAUCModel):
         expected = self._auc_pair_bounds(facts)
         if isinstance(bounds, LinearBounds):
             single = single_records(facts, facts.row_map)
-            row_map = certified_kind(certificate).stated_map(certificate, single.row_map)
+            kind = certified_kind(certificate)
+            row_map = kind.stated_map(certificate, single.row_map)
             record = replace(single, row_map=row_map).linear_bounds(Logistic())
             stated = {
                 "kind of bounds": (type(bounds), LinearBounds),
@@ -164,8 +165,9 @@ class DPAUCClassifier(PrivateAUCModel):
                 "row_norm": (bounds.row_norm, row_map.row_norm),
                 "max_norm": (bounds.max_norm, record.max_norm),
             }
-            if "gradient" in parameters:
-                stated["ranking"] = (parameters["gradient"].get("ranking"), True)
+            choices = kind.stated_choices(certificate)
+            if choices:
+                stated["ranking"] = (choices.get("ranking"), True)
             return stated
         # The bounds are in units of a released length where there is one.
         found = parameters.get(LONGEST, bounds.row_norm), parameters.get(WIDEST, bounds.distance)

@@ -34,7 +34,7 @@ from dpconvex.core.several_margin_losses import (
     SeveralMarginLoss,
     Softmax,
 )
-from dpconvex.core.stated_names import register_described
+from dpconvex.core.stated_names import describable, register_described
 from dpconvex.core.tweedie_loss import Tweedie
 from dpconvex.losses.pair_losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.scaled_and_clamped import Scaled
@@ -68,6 +68,7 @@ __all__ = [
     "Squared",
     "Tweedie",
     "VectorLoss",
+    "describable",
 ]
 
 register_described(globals(), __all__)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from dpconvex.core.mechanism_rules import Parameters
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
 from dpconvex.mechanisms.output_perturbation import OutputPerturbation
+from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
@@ -179,6 +180,17 @@ class ExponentialMechanism(PrivateMechanism):
         return CertificateProof(
             PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}"
         )
+
+    def decide(
+        self,
+        request: FitRequest,
+        bounds: LinearBounds,
+        parameters: Parameters | None = None,
+        **more: Any,
+    ) -> FitDecision:
+        """Return the decision, with the grid of this object for the run."""
+        settings = _exponential_grid_settings(bounds, asdict(self))
+        return super().decide(request, bounds, parameters, settings=settings, **more)
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         grid = asdict(self)

@@ -174,6 +174,12 @@ class PrivateMechanism:
         default its fields.
         """
         own = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+        for name in sorted(set(own) & set(parameters)):
+            if own[name] != parameters[name]:
+                raise ValueError(
+                    f"The field {name!r} of {type(self).__name__} has the name of a setting that "
+                    "the certificate states already. Choose another name."
+                )
         return {**parameters, **own}
 
     def _run(self, *run: Any, **more: Any) -> Array:
@@ -305,6 +311,13 @@ class PrivateMechanism:
         return float(certificate.bounds.target_reach(0.0))
 
     # What readers of a certificate are told.
+
+    @classmethod
+    def stated_choices(cls, certificate: Certificate) -> Parameters:
+        """Return what a certificate states of the levels, targets, kernel, curves and ranking of a
+        run; empty for a mechanism to which they are no choices of its own.
+        """
+        return {}
 
     @classmethod
     def may_smooth_level(cls, level: float, quantile: float) -> bool:

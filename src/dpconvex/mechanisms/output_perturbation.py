@@ -348,6 +348,19 @@ class OutputPerturbation(PrivateMechanism):
         parameters = {THRESHOLD: _THRESHOLD} if against_linf else {}
         return self.decide(request, with_best_penalty(bounds, unit, alpha), parameters)
 
+    def decide(
+        self,
+        request: FitRequest,
+        bounds: Any,
+        parameters: Parameters | None = None,
+        **more: Any,
+    ) -> FitDecision:
+        """Return the decision, with the settings of this object for the run."""
+        threshold = (parameters or {}).get(THRESHOLD, 0.0)
+        radius = None if self.radius is None else float(self.radius)
+        settings = OutputSettings(self.gap is not None, radius, threshold)
+        return super().decide(request, bounds, parameters, settings=settings, **more)
+
     def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         check_mechanism_solver(self.solver, "OutputPerturbation")
         if self.gap is not None:

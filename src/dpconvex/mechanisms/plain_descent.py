@@ -209,6 +209,12 @@ class PlainDescent(PrivateMechanism):
             stated["bandwidth"],
         )
 
+    @classmethod
+    def stated_choices(cls, certificate: Certificate) -> Parameters:
+        """Return the settings of the descent that a certificate states."""
+        settings: Parameters = certificate.parameters["gradient"]
+        return settings
+
     def mapped_by(self, row_map: RowMap) -> RowMap:
         """Clip columns without bounds, which are taken to be of order 1, and weight long rows."""
         return row_map.weighted(CLIP_LIMIT)

@@ -217,6 +217,12 @@ class PrivateFitMechanism(PrivateMechanism):
             mapped_zero(parameters),
         )
 
+    @classmethod
+    def stated_choices(cls, certificate: Certificate) -> Parameters:
+        """Return the settings of the descent that a certificate states."""
+        settings: Parameters = certificate.parameters["gradient"]
+        return settings
+
     def mapped_by(self, row_map: RowMap) -> RowMap:
         """Clip columns without bounds at a public limit, far away, and weight long rows: the fit
         finds the columns' scales.

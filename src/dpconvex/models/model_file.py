@@ -612,7 +612,8 @@ def _stated_model_facts(
     if "kernel" in data["omitted"]:
         # One of the library's own would stand in the file, and no other can stand in a certificate.
         pairs["kernel"] = (
-            hasattr(bounds.loss, "kernel") or "gradient" in certificate.parameters,
+            hasattr(bounds.loss, "kernel")
+            or "kernel" in certified_kind(certificate).stated_choices(certificate),
             False,
         )
     return pairs
