@@ -229,13 +229,26 @@ class CSVLayout:
     ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
-        long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
-        if long.any():
-            lines = lines.set(long, None)
+        delimiters = lines.str.count_matches(self.delimiter, literal=True).to_numpy()
+        long = delimiters >= len(self.names)
         # One field more than is wanted: the last one holds what follows it.
-        fields = lines.str.split_exact(self.delimiter, max(indices.values()) + 1)
-        cells = {name: fields.struct.field(f"field_{index}") for name, index in indices.items()}
-        return pl.DataFrame(cells), long.to_numpy()
+        most = max(indices.values(), default=0) + 1
+        # Lines are split together with lines of about as many fields: beside a line of 100,000
+        # fields, a line of two would otherwise take as much time and memory.
+        sizes = np.frexp(np.minimum(delimiters, most).astype(np.float64))[1]
+        sizes[long] = -1
+        parts = []
+        places = []
+        for size in np.unique(sizes).tolist():
+            here = np.flatnonzero(sizes == size)
+            alike = lines if len(here) == len(lines) else lines[here]
+            splits = 0 if size < 0 else min(most, 1 << size)
+            parts.append(_split_alike_csv(alike, self.delimiter, splits, indices))
+            places.append(here)
+        if len(parts) < 2:
+            whole = parts[0] if parts else _split_alike_csv(lines, self.delimiter, 0, indices)
+            return whole, long
+        return pl.concat(parts)[np.argsort(np.concatenate(places))], long
 
     def _parse_quoted_csv(
         self, lines: list[str], wanted: list[str]
@@ -257,6 +270,20 @@ class CSVLayout:
         return pl.DataFrame(cells), faults
 
 
+def _split_alike_csv(
+    lines: pl.Series, delimiter: str, splits: int, indices: Mapping[str, int]
+) -> pl.DataFrame:
+    """Return the fields of these indices of CSV lines that are split at so many places at most;
+    of no place the fields are missing.
+    """
+    missing = pl.Series([None], dtype=pl.String).new_from_index(0, len(lines))
+    # All at once: to take one field out of the split lines takes time for every field.
+    found = lines.str.split_exact(delimiter, splits).struct.unnest().get_columns() if splits else []
+    return pl.DataFrame(
+        {name: found[index] if index < len(found) else missing for name, index in indices.items()}
+    )
+
+
 def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     """Return the fields of one line, None if its quotes do not match."""
     # Quotes open at the start of a field. Between them everything belongs to the field; two of them
@@ -264,21 +291,24 @@ def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     parts = line.split('"')
     if len(parts) % 2 == 0:
         return None
-    fields = [""]
+    fields = []
+    pieces: list[str] = []  # of the last field; joined once, since each joining copies all of it
     last = len(parts) - 1
     for index, part in enumerate(parts):
         if index % 2:
-            fields[-1] += part
+            pieces.append(part)
         elif not part and 0 < index < last:
-            fields[-1] += '"'
+            pieces.append('"')
         else:
             rest, *more = part.split(delimiter)
-            fields[-1] += rest
-            fields += more
-            begun = fields[-1].strip() if more or index == 0 else ""
-            if begun and index < last:  # a quote in the middle of a field
-                return None
-    return fields
+            pieces.append(rest)
+            if more:
+                fields.append("".join(pieces))
+                fields += more[:-1]
+                pieces = [more[-1]]
+            if index < last and (more or index == 0) and pieces[-1].strip():
+                return None  # a quote in the middle of a field
+    return [*fields, "".join(pieces)]
 
 
 def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:
