@@ -40,11 +40,17 @@ VERIFICATION = 4
 DEBUG = "DPCONVEX_DEBUG"
 NARROWEST = 100
 _LARGEST_MODEL = 64 * 2**20
+_LONGEST_MESSAGE = 1000  # signs that people read
 _GUARANTEES = {
-    r"\bApproxDP\(epsilon=([^,)]+), delta=([^)]+)\)": r"epsilon \1 and delta \2",
-    r"\bPureDP\(epsilon=([^)]+)\)": r"a pure epsilon of \1",
-    r"\bGaussianDP\(mu=([^)]+)\)": r"mu \1",
+    re.compile(r"\bApproxDP\(epsilon=([^,)]+), delta=([^)]+)\)"): r"epsilon \1 and delta \2",
+    re.compile(r"\bPureDP\(epsilon=([^)]+)\)"): r"a pure epsilon of \1",
+    re.compile(r"\bGaussianDP\(mu=([^)]+)\)"): r"mu \1",
 }
+_PARAMETER = re.compile(r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?")
+# classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside ApproxDP(...)
+_SETTING = re.compile(
+    r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)"
+)
 # Parameters that are options too; `options` adds those of models.
 OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
 
@@ -133,15 +139,12 @@ def error_in_options(message: str) -> str:
     def value(text: str) -> str:
         return ",".join(part.strip(" '") for part in text.strip("[]").split(","))
 
-    parameter = r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?"
-    message = re.sub(parameter, lambda found: f"The option {flag(found[1])}", message)
-    message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
-    for kind, words in _GUARANTEES.items():
-        message = re.sub(kind, words, message)
-    # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside
-    # ApproxDP(...)
-    return re.sub(
-        r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)",
+    message = _cut_message(message)
+    message = _PARAMETER.sub(lambda found: f"The option {flag(found[1])}", message)
+    message = message.replace("Without feature_bounds", "Without --feature-bounds")
+    for pattern, words in _GUARANTEES.items():
+        message = pattern.sub(words, message)
+    return _SETTING.sub(
         lambda found: (
             f"{flag(found[1])} {value(found[2])}" if found[1] in OPTION_NAMES else found[0]
         ),
@@ -149,10 +152,14 @@ def error_in_options(message: str) -> str:
     )
 
 
+def _cut_message(message: str) -> str:
+    """Return a message cut to a length that people read."""
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + " ..."
+
+
 def one_line(message: str) -> str:
     """Return printable text on one line, cut to a length that people read."""
-    plain = "".join(sign if sign.isprintable() else " " for sign in message)
-    return plain if len(plain) <= 1000 else plain[:1000] + " ..."
+    return "".join(sign if sign.isprintable() else " " for sign in _cut_message(message))
 
 
 def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
