@@ -193,9 +193,7 @@ def growth(pattern: re.Pattern[str], anywhere: bool, whole: bool) -> float:
     worst = 0.0
     for pump in (*pumped, *map("".join, itertools.permutations(pumped, 2))):
         for begin, end in itertools.product(first, ("", FOREIGN)):
-            short, long = (
-                begin + pump * (size // len(pump)) + end for size in (SHORT, LONG)
-            )
+            short, long = (begin + pump * (size // len(pump)) + end for size in (SHORT, LONG))
             try:
                 few = steps.run(short, anywhere, whole)
                 if few > FEW * SHORT:

@@ -48,9 +48,7 @@ _GUARANTEES = {
 }
 _PARAMETER = re.compile(r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?")
 # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside ApproxDP(...)
-_SETTING = re.compile(
-    r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)"
-)
+_SETTING = re.compile(r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)")
 # Parameters that are options too; `options` adds those of models.
 OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
 
