@@ -97,7 +97,7 @@ def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch)
         ("y ~ a**99999999999999999999", "200,000"),
         ("y ~ " + "|".join("ab" * 1500), "several formulas"),
         ("y ~ " + " + ".join(["a"] * LONGEST_FORMULA), "20,000 characters"),
-        ("y ~ log(" + "-" * 1500 + "a)", "is too long"),
+        ("y ~ log(" + "-" * 1500 + "a)", "too long|cannot be parsed"),
         ("y ~ C(" + "a" * 1500 + ")", "is too long"),
     ],
 )

@@ -183,7 +183,7 @@ def _operator_work(symbol: str, parts: tuple[Any, ...]) -> int:
         if not power.isdecimal():  # which is refused by formulaic
             return 0
         exponent = int(power) if len(power) < 3 else 100
-        return _PRODUCT_WORK * exponent * max(sizes[0], 2) ** exponent
+        return _PRODUCT_WORK * exponent * int(max(sizes[0], 2) ** exponent)
     if symbol in ("+", "-", "~") or len(sizes) < 2:
         return sum(sizes)
     return _PRODUCT_WORK * sizes[0] * sizes[1]
