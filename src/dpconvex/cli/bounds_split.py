@@ -261,6 +261,7 @@ def split(
         opened = open_table_file(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
+        opened.check_filled()
         table = opened.read(opened.names, least=2)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
@@ -300,14 +301,19 @@ def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return a mask of the test rows: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.core.person_identifiers import canonical_identifier, exact_identifiers
+    from dpconvex.core.person_identifiers import (
+        canonical_identifier,
+        exact_identifiers,
+        is_hashed_evenly,
+    )
 
-    @lru_cache(None, typed=True)
     def is_test(value: Hashable) -> bool:
         name = canonical_identifier(value)  # the same however a person is written
         word = f"split {seed} {value if name is None else name}"
         digest = hashlib.sha256(word.encode(errors="surrogatepass")).digest()
         return int.from_bytes(digest[:8]) < share * 2**64
 
+    known = lru_cache(None, typed=True)(is_test)
     values = exact_identifiers(column).tolist()
-    return np.array([is_test(value) for value in values], dtype=bool)
+    chosen = (known(value) if is_hashed_evenly(value) else is_test(value) for value in values)
+    return np.fromiter(chosen, dtype=bool, count=len(values))

@@ -103,7 +103,7 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
     whole = np.zeros(identifiers.size, np.bool_)
     named = np.ones(identifiers.size, np.bool_)
     for row, value in enumerate(identifiers.tolist()):
-        key = (type(value), value) if _is_hashed_evenly(value) else None
+        key = (type(value), value) if is_hashed_evenly(value) else None
         if key is not None and key in known:  # not by value alone: True equals 1, and is a word
             found = known[key]
         else:
@@ -119,11 +119,13 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
     return tags
 
 
-def _is_hashed_evenly(value: object) -> bool:
+def is_hashed_evenly(value: object) -> bool:
     """Whether few values of a plain type share a hash: longer numbers can be made to share one,
     and each of them would then be compared with all others.
     """
-    return type(value) in _PLAIN and (type(value) is not int or -(2**63) <= value < 2**64)
+    if type(value) not in _PLAIN:
+        return False
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
 def _named(tags: Tags) -> Tags:

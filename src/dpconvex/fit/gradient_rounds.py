@@ -125,8 +125,9 @@ class GradientRounds:
         if self.prior_precision is not None:
             penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
         # Of many columns all matrices are diagonal, and to solve with them would take hours.
-        diagonal = penalty is not None and frame.matrix.ndim == 1 and not config.smooth
-        penalty_diagonal = np.diag(penalty) if diagonal else None
+        penalty_diagonal = None
+        if penalty is not None and frame.matrix.ndim == 1 and not config.smooth:
+            penalty_diagonal = np.diag(penalty)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         # Of very large tables, late rounds use all rows; where there are none, the last fine rounds
         # do.
@@ -150,7 +151,9 @@ class GradientRounds:
                     mean = hessian_diagonal * mean / (hessian_diagonal + penalty_diagonal)
                 else:
                     known_hessian = np.diag(hessian_diagonal) if hessian is None else hessian
-                    mean = np.linalg.solve(known_hessian + penalty, known_hessian @ mean)
+                    mean = np.asarray(
+                        np.linalg.solve(known_hessian + penalty, known_hessian @ mean)
+                    )
             phi = self._limit_step(phi, mean, loss.scale)
         return replace(found, mean=mean)
 

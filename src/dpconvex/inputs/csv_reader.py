@@ -31,6 +31,7 @@ CSV = (".csv", ".tsv")
 PACKED = (".gz", ".zip")
 DELIMITERS = ",;\t|"
 LONGEST_NAME = 1000
+MOST_MISSING_WORDS = 1000  # of a schema: every column is compared with all of them
 _LONGEST_HEADER = 1 << 24  # bytes
 _BLOCK = 1 << 24  # bytes that are read at a time
 #: Spellings of a missing value, unless such a word is declared as a category.
@@ -91,6 +92,10 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
+        if len(words) > MOST_MISSING_WORDS:
+            raise InputError(
+                f"The schema's missing in [file] must have at most {MOST_MISSING_WORDS:,} words."
+            )
         values["missing"] = ("", *(word.strip() for word in words if word.strip()))
     return CSVFormat(**values)
 
@@ -171,6 +176,18 @@ class CSVLayout:
             pl.concat([rows.cells for rows in found]),
             np.concatenate([rows.problems for rows in found]),
         )
+
+    def count_fields(self, path: Path) -> tuple[int, int]:
+        """Return the number of lines below the header, and about how many fields they have."""
+        lines = 0
+        fields = 0
+        with open_csv_bytes(path) as file:
+            file.read(self.start)
+            for block in read_csv_blocks(file):
+                ends = block.count(b"\n") + (not block.endswith(b"\n"))
+                lines += ends
+                fields += ends + block.count(self.delimiter.encode())
+        return lines, fields
 
     def read_block(self, block: bytes, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of whole lines; the last one may lack its line end."""

@@ -69,6 +69,7 @@ def inspect_column_kinds(path: Path, file: CSVFormat) -> tuple[dict[str, Inspect
     unreadable lines.
     """
     opened = open_table_file(path, file)
+    opened.check_filled()
     table, problems = opened.read_rows(opened.names)
     with hide_file_values(path):
         kinds = {name: _inspect_column_kind(table[name]) for name in opened.names}

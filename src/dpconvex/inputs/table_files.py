@@ -40,6 +40,10 @@ FAULTS = (
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
+# Of a CSV file that is read with all of its columns: cells that it may have in any case, and cells
+# for each field that its lines have.
+MOST_EMPTY_CELLS = 1 << 24
+MOST_CELLS_PER_FIELD = 16
 COPIES = 6  # of a piece in memory at its worst: file, table, encoded table, array and checks
 BASE = 1 << 29  # bytes that the program needs itself
 TARGET = "the target"  # column of a piece
@@ -139,6 +143,23 @@ class OpenTableFile:
                 return self.layout.read(self.path, wanted)
             table = pl.scan_parquet(self.path, glob=False).select(wanted).collect()
         return csv_reader.CSVRows(table, np.zeros(table.height, dtype=np.uint8))
+
+    def check_filled(self) -> None:
+        """Raise if the lines of a CSV file lack nearly all fields: a table of all columns would
+        take far more memory than the file. For commands without a guarantee, as it depends on all
+        lines.
+        """
+        if self.layout is None:
+            return
+        with hide_file_values(self.path):
+            lines, fields = self.layout.count_fields(self.path)
+        cells = lines * len(self.names)
+        if cells > MOST_EMPTY_CELLS and cells > MOST_CELLS_PER_FIELD * fields:
+            raise InputError(
+                f"The file {self.path.name!r} has lines that lack nearly all of the fields that "
+                "its header names, so that the table would hold nothing but missing values. Write "
+                "the header of the columns that it has."
+            )
 
 
 def _usable_file_rows(
