@@ -53,7 +53,7 @@ from dpconvex.inputs.public_table import PublicTable, fitted_schema, pipeline_st
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.releases.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.reports.wording import guarantee_wording
@@ -83,6 +83,7 @@ _NEEDS = {
 _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
 
 
+@noted_as_spent()
 def private_score(
     model: Any,
     X: object,
@@ -226,6 +227,7 @@ def private_score(
     return describe_evaluation(released, certificate, metric, (low, high), n, level)
 
 
+@noted_as_spent()
 def private_score_difference(
     first: Any,
     second: Any,

@@ -49,8 +49,9 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism, MechanismPlan
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
+from dpconvex.system.charges import SPENT
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -143,22 +144,13 @@ def run_mechanism(
             with without_model_warnings():
                 theta = plan.mechanism.release(objective, certificate, noise, released)
         except EngineError as error:
-            raise type(error)(f"{error} {_SPENT}") from None
-        except BaseException as error:  # whoever interrupts a fit should know it, too
-            error.add_note(_SPENT)
-            raise
+            raise type(error)(f"{error} {SPENT}") from None
         if bound is not None:  # a projection of what was released: no privacy cost
             for each in theta if theta.ndim > 1 else [theta]:
                 each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
         found.append(theta)
         all_released.append(released)
     return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
-
-
-_SPENT = (
-    "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
-    "costs as much again."
-)
 
 
 @contextmanager
@@ -368,7 +360,7 @@ class PrivateModel(PrivateStep, BaseEstimator):
 
         Nothing is charged before all checks of the input.
         """
-        with keep_model_on_failure(self):
+        with keep_model_on_failure(self), noted_as_spent():
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are
