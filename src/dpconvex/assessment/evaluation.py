@@ -8,6 +8,7 @@ than it is.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import warnings
@@ -579,8 +580,10 @@ def _say_expected_interval(
             f", or down to {width / _range_step(metric) ** (2**_RANGE_QUESTIONS - 1):.3g} by "
             "the private range"
         )
-    if verbose:
-        print(f"{words}.", file=sys.stderr)
+    # Without a standard error print would take the standard output.
+    if verbose and sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(f"{words}.", file=sys.stderr)
     if width > _WIDE * whole and not paid:
         remedy = "Give more rows or budget."
         if metric in RESIDUAL_METRICS:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Hashable
 from dataclasses import asdict, replace
@@ -27,7 +28,6 @@ from dpconvex.inputs.table_files import (
     table_file_format,
     write_table_file,
 )
-from dpconvex.system.atomic_files import write_file_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,28 +87,29 @@ def init(
 
     What a column seems to hold depends on every value of it, and is not covered by any budget.
     """
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):
         raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
     file = task_options.file_format_options(delimiter, encoding)
     from dpconvex.inputs.inspection import inspect_column_kinds
 
-    with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
-        kinds, lines = inspect_column_kinds(data, file)
-    for line in lines:
-        typer.echo(f"note, for your eyes only: {line}", err=True)
-    if target is not None and target not in kinds:
-        raise InputError(f"The data file has no column {target!r}.")
-    text = bounds_template(kinds, target, file)
-    if out is not None:
-        write_file_atomically(out, text.encode())
+    with output.reserved_outputs({"template": out}, {"data": data}) as reserved:
+        with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
+            kinds, lines = inspect_column_kinds(data, file)
+        for line in lines:
+            output.say(f"note, for your eyes only: {line}")
+        if target is not None and target not in kinds:
+            raise InputError(f"The data file has no column {target!r}.")
+        text = bounds_template(kinds, target, file)
+        if out is not None:
+            reserved["template"].write(text.encode())
     if json_:
         output.print_json(
             {"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]}
         )
     elif out is None:
-        typer.echo(text, nl=False)
+        output.print_text(text, end="")
     else:
-        typer.echo(f"Written to {out}")
+        output.print_text(f"Written to {out}")
 
 
 @bounds.command()
@@ -254,10 +255,12 @@ def split(
     for path in (data, train, test):
         table_file_format(path)
     check_table_file(data)
-    output.check_output(train, "training rows", {"data": data})
-    output.check_output(test, "test rows", {"data": data, "training rows": train})
     file = task_options.file_format_options(delimiter, encoding)
-    with output.output_progress(f"Splitting {data.name}"):
+    outputs = {"training rows": train, "test rows": test}
+    with (
+        output.reserved_outputs(outputs, {"data": data}) as reserved,
+        output.output_progress(f"Splitting {data.name}"),
+    ):
         opened = open_table_file(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
@@ -274,8 +277,9 @@ def split(
         written = (
             file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
         )
-        write_table_file(table.filter(~chosen), train, written)
-        write_table_file(table.filter(chosen), test, written)
+        parts = {"training rows": table.filter(~chosen), "test rows": table.filter(chosen)}
+        for what, part in parts.items():
+            write_table_file(part, outputs[what], written, reserved[what].write)
     test_rows = int(chosen.sum())
     train_rows = table.height - test_rows
     if json_:

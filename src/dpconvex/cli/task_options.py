@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
+from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors, say
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
 from dpconvex.inputs.schema import Schema
@@ -281,10 +281,7 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
             'time = {event = "died"} in [target].'
         )
     if not TASKS[task].labels and schema.target_bounds is None and task != "hazard":
-        typer.echo(
-            "warning: the schema has no [target] range, so targets are taken to be of order 1.",
-            err=True,
-        )
+        say("warning: the schema has no [target] range, so targets are taken to be of order 1.")
     if (
         declared is not None
         and given is not None

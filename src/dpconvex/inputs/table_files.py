@@ -13,7 +13,7 @@ import glob
 import gzip
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +83,11 @@ def hide_file_values(path: Path | None) -> Iterator[None]:
     except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
         reason = "damaged, or no Parquet file" if path and path.suffix in PARQUET else "damaged"
         raise InputError(f"{what} cannot be read. Most likely it is {reason}.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # What pyarrow makes of pages that it cannot unpack.
+        raise InputError(f"{what} cannot be read: it is damaged.") from None
     except BaseException as error:
         # A panic of polars' compiled code is a BaseException of its own module.
         if type(error).__name__ != "PanicException":
@@ -194,14 +199,21 @@ def open_table_file(path: Path, file: csv_reader.CSVFormat | None = None) -> Ope
 
 
 def write_table_file(
-    table: pl.DataFrame, path: Path, file: csv_reader.CSVFormat | None = None
+    table: pl.DataFrame,
+    path: Path,
+    file: csv_reader.CSVFormat | None = None,
+    write: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
+    """Write a table in the format of the file's name, separated and encoded as ``file`` says.
+
+    ``write`` takes the content of a file whose name is reserved.
+    """
+    write = write or functools.partial(write_file_atomically, path)
     file = file or csv_reader.CSVFormat()
     if table_file_format(path) == "parquet":
         written = io.BytesIO()
         table.write_parquet(written)
-        write_file_atomically(path, written.getvalue())
+        write(written.getvalue())
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
@@ -212,7 +224,7 @@ def write_table_file(
     # An empty field and none at all are the same to a reader of CSV.
     table = table.with_columns(pl.col(pl.String).replace("", None))
     text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
-    write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+    write(gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
 def read_feature_file(
@@ -629,8 +641,12 @@ def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
         client = Client(address, timeout="20s")
     except (OSError, ValueError):
         raise InputError(f"There is no Dask scheduler at {address!r}.") from None
-    with client:
+    try:
         yield
+    finally:
+        # What was fitted is paid for, however the cluster is left.
+        with contextlib.suppress(Exception):
+            client.close()
 
 
 def file_memory_limit(text: str | None) -> int:

@@ -175,9 +175,10 @@ class ReservedName:
                 if os.name == "nt":  # where an open file cannot be renamed
                     os.close(self._handle)
                     self._handle = None
-                if self._found is None:
+                found = _identity(self.target)
+                if found is None:
                     name_new_file(self.mark, self.target)
-                elif _identity(self.target) == self._found:
+                elif found == self._found:
                     os.replace(self.mark, self.target)
                 else:
                     raise FileExistsError(errno.EEXIST, "Another file took the name meanwhile")
