@@ -4,15 +4,11 @@ line from the start.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
-__all__ = ["INTERRUPTED", "main"]
-
-INTERRUPTED = (
-    "interrupted. If a fit with a ledger had begun, its budget is spent: see `dpconvex "
-    "ledger show`."
-)
+__all__ = ["main"]
 
 
 def main() -> None:
@@ -23,11 +19,9 @@ def main() -> None:
         run()
     except KeyboardInterrupt as stopped:
         # At once: threads and handlers that are still at work have nothing to add.
-        plain = (
-            "interrupted." if sys.argv[1:2] == ["reproduce"] else INTERRUPTED
-        )  # which has no ledger
-        sys.stderr.write(f"interrupted; {stopped}\n" if stopped.args else f"{plain}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"interrupted; {stopped}\n" if stopped.args else "interrupted.\n")
+            sys.stderr.flush()
         os._exit(130)
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SIZES = (300, 1, 500, 0, 399, 700)
 READS = 2 * sum(size > 0 for size in SIZES)  # to read features and targets once
 SETTINGS = {"epsilon": 2.0, "feature_bounds": (-4, 4), "random_state": 7}
-SPENT = "budget of this fit is spent"
+SPENT = "The budget is spent"
 
 
 def make_table():

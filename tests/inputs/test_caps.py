@@ -7,12 +7,14 @@ import polars as pl
 import pytest
 
 from dpconvex.inputs import InputError, schema_file
+from dpconvex.inputs.formula import formula_schema
 from dpconvex.inputs.schema import MOST_COLUMNS
 from dpconvex.inputs.schema_file import parse_schema, parse_schema_toml, read_schema
 from dpconvex.inputs.table_files import open_table_file
 from dpconvex.reports.release_file import read_release_file
 from dpconvex.reports.studio_pages import check_studio_schema as shown_schema
 
+SHORT_NAMES = {"features": {name: [1, 2] for name in "abcdefghij"}, "target": {"y": [0, 1]}}
 LONG_KEYS = [
     "a." * 16_000 + "a = 1",
     "[" + "a." * 16_000 + "a]",
@@ -85,3 +87,41 @@ def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch)
     for name in ("t.csv", "t.parquet"):
         with pytest.raises(InputError, match="at most 100,000 columns"):
             open_table_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("formula", "why"),
+    [
+        ("y ~ (a + b + c)**30", "200,000"),
+        ("y ~ (a + b + c)^100000000", "200,000"),
+        ("y ~ a**99999999999999999999", "200,000"),
+        ("y ~ " + "|".join("ab" * 1500), "several formulas"),
+        ("y ~ " + " + ".join(["a"] * 20_000), "20,000 characters"),
+        ("y ~ log(" + "-" * 1500 + "a)", "too long|cannot be parsed"),
+        ("y ~ C(" + "a" * 1500 + ")", "is too long"),
+    ],
+)
+def test_formulas_are_short_where_they_are_written_out(formula, why, monkeypatch):
+    """Three terms to the power of 30 took 15 seconds: all of 3^30 products are looked at."""
+    types = pytest.importorskip("formulaic.parser.types")
+    monkeypatch.setattr(types.Term, "__mul__", never)
+    with pytest.raises(InputError, match=why):
+        formula_schema(parse_schema(SHORT_NAMES), formula)
+
+
+def test_products_of_a_formula_are_counted_over_all_its_operators(monkeypatch):
+    types = pytest.importorskip("formulaic.parser.types")
+    made = 0
+    plain = types.Term.__mul__
+
+    def counted(*terms):
+        nonlocal made
+        made += 1
+        return plain(*terms)
+
+    monkeypatch.setattr(types.Term, "__mul__", counted)
+    schema = parse_schema(SHORT_NAMES)
+    assert formula_schema(schema, "y ~ (a + b + c)**2").names[3] == "a × b"
+    with pytest.raises(InputError, match="200,000"):
+        formula_schema(schema, "y ~ " + "*".join(["(a+b+c+d+e+f+g+h+i+j)"] * 30))
+    assert made < 250_000

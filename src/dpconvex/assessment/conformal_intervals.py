@@ -43,7 +43,7 @@ from dpconvex.inputs.training_data import (
 )
 from dpconvex.models.model_file import REBUILDING, ModelFileError
 from dpconvex.models.saved_kinds import INTERVALS, SavedIntervals
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.reports.summary import Summary, summary_text
 from dpconvex.reports.wording import guarantee_wording
@@ -282,7 +282,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             calibrates. The guarantee applies to a person, and coverage is that of a random row of a
             new person.
         """
-        with keep_model_on_failure(self):
+        with keep_model_on_failure(self), noted_as_spent():
             self._fit(X, y, groups)
         return self
 

@@ -8,6 +8,7 @@ than it is.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import warnings
@@ -55,7 +56,7 @@ from dpconvex.inputs.records import are_of_table
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.training_data import is_encoded_data, read_training, takes_columns_in_order
 from dpconvex.planning.cost_warning import PrivacyCostWarning
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.releases.auc_pairs import CLASS_WEIGHT, ROW_WEIGHT
 from dpconvex.reports.wording import guarantee_wording
@@ -86,6 +87,7 @@ _NEEDS = {
 _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
 
 
+@noted_as_spent()
 def private_score(
     model: Any,
     X: object,
@@ -240,6 +242,7 @@ def private_score(
     return describe_evaluation(released, certificate, metric, (low, high), n, level)
 
 
+@noted_as_spent()
 def private_score_difference(
     first: Any,
     second: Any,
@@ -617,8 +620,10 @@ def _say_expected_interval(
             f", or down to {width / _range_step(metric) ** (2**_RANGE_QUESTIONS - 1):.3g} by "
             "the private range"
         )
-    if verbose:
-        print(f"{words}.", file=sys.stderr)
+    # Without a standard error print would take the standard output.
+    if verbose and sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(f"{words}.", file=sys.stderr)
     if width > _WIDE * whole and not paid:
         remedy = "Give more rows or budget."
         if metric in RESIDUAL_METRICS:

@@ -55,7 +55,7 @@ from dpconvex.inputs.training_data import (
     takes_columns_in_order,
 )
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.releases.auc_pairs import twice_ordered_pairs
 from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices, repeat_and_choose
@@ -587,7 +587,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             Identifiers of people, to whom the guarantee then applies. All rows of a person are in
             one part, its score is the mean of its rows', and candidates are fitted with them.
         """
-        with keep_model_on_failure(self):
+        with keep_model_on_failure(self), noted_as_spent():
             self._select(X, y, groups)
         return self
 

@@ -20,7 +20,11 @@ from dpconvex.cli import (
     predict_score,
     verify_report,
 )
-from dpconvex.cli.output_and_errors import Interrupted, say_warning
+from dpconvex.cli.output_and_errors import (
+    Interrupted,
+    end_without_output,
+    say_warning,
+)
 
 app = typer.Typer(
     name="dpconvex",
@@ -62,6 +66,8 @@ def main(arguments: list[str] | None = None) -> Any:
             app(args=arguments)
         except Interrupted as stopped:
             raise KeyboardInterrupt(*stopped.args) from None
+        except OSError as error:  # of the help, which is not printed by a command
+            raise SystemExit(end_without_output(error)) from None
 
 
 __all__ = ["app", "main"]

@@ -19,14 +19,13 @@ import typer
 from dpconvex.cli import task_options
 from dpconvex.cli.output_and_errors import (
     VERIFICATION,
-    check_output,
     output_console,
     output_table,
     print_json,
+    reserved_outputs,
 )
 from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
-from dpconvex.system.atomic_files import write_file_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,36 +84,73 @@ def audit(
         raise InputError("The option --confidence must be a number between 0.5 and 1.")
     if not math.isfinite(seconds):
         raise InputError("The option --seconds must be a finite number.")
-    if plot is not None:
-        check_output(plot, "plot")
-    import numpy as np
+    with reserved_outputs({"plot": plot}, {}) as reserved:
+        import numpy as np
 
-    from dpconvex.audit import audit as audit_samplers
-    from dpconvex.inputs.settings import resolve_budget_setting
+        from dpconvex.inputs.settings import resolve_budget_setting
 
-    rng = np.random.default_rng(seed)
-    if sampler is None:
-        certificate, attacks = _audited_task(
-            task or "quantile", settings, n_samples, n_features, rng
-        )
-        guarantee = certificate.guarantee
-        # Where the certificate covers floating point, last binary digits are attacked too.
-        bits = certificate.failure_probability is not None
-    else:
-        foreign = sorted(name for name in set(settings) - _BUDGET if settings[name] is not None)
-        if foreign:
-            raise InputError(
-                f"A sampler of your own has no option --{foreign[0].replace('_', '-')}."
+        rng = np.random.default_rng(seed)
+        if sampler is None:
+            certificate, attacks = _audited_task(
+                task or "quantile", settings, n_samples, n_features, rng
             )
-        guarantee = resolve_budget_setting(
-            settings["epsilon"], settings["delta"], settings["mu"], owner="audit"
+            guarantee = certificate.guarantee
+            # Where the certificate covers floating point, last binary digits are attacked too.
+            bits = certificate.failure_probability is not None
+        else:
+            foreign = sorted(name for name in set(settings) - _BUDGET if settings[name] is not None)
+            if foreign:
+                raise InputError(
+                    f"A sampler of your own has no option --{foreign[0].replace('_', '-')}."
+                )
+            guarantee = resolve_budget_setting(
+                settings["epsilon"], settings["delta"], settings["mu"], owner="audit"
+            )
+            attacks = {"sampler": _audited_function(sampler)}
+            bits = False
+        results = _run_attacks(attacks, guarantee, seconds, runs, confidence, rng, bits, json_)
+        passed = all(result.passed for result in results.values())
+        worst = max(
+            results.values(),
+            key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12),
         )
-        attacks = {"sampler": _audited_function(sampler)}
-        bits = False
+        if plot is not None:
+            reserved["plot"].write(_plot_audit_tradeoffs(worst, guarantee).encode())
+        if json_:
+            plain = {name: _audit_result_as_json(result) for name, result in results.items()}
+            print_json(
+                {
+                    "claim": guarantee.to_dict(),
+                    "confidence": confidence,
+                    "passed": passed,
+                    "attacks": plain,
+                }
+            )
+        else:
+            _print_audit_results(results, guarantee, confidence)
+            if plot is not None:
+                output_console().print(f"Trade-off curves written to {plot}", markup=False)
+        if not passed:
+            raise typer.Exit(VERIFICATION)
+
+
+def _run_attacks(
+    attacks: Attacks,
+    guarantee: Guarantee,
+    seconds: float,
+    runs: int,
+    confidence: float,
+    rng: np.random.Generator,
+    bits: bool,
+    quiet: bool,
+) -> dict[str, AuditResult]:
+    """Return what every attack of an audit proves, each in its share of the time."""
+    from dpconvex.audit import audit as audit_samplers
+
     results = {}
     # All attacks together are wrong at most as often as the confidence says.
     each = 1 - (1 - confidence) / len(attacks)
-    with _audit_progress_bar(seconds, shown=not json_) as tick:
+    with _audit_progress_bar(seconds, shown=not quiet) as tick:
         for name, pair in attacks.items():
             outputs = _run_audit_for(pair, runs, seconds / len(attacks), rng, tick, name)
             count = len(outputs[0])
@@ -129,28 +165,7 @@ def audit(
             results[name] = audit_samplers(
                 first, second, guarantee, count, confidence=each, rng=rng, bits=bits
             )
-    passed = all(result.passed for result in results.values())
-    worst = max(
-        results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12)
-    )
-    if plot is not None:
-        write_file_atomically(plot, _plot_audit_tradeoffs(worst, guarantee).encode())
-    if json_:
-        plain = {name: _audit_result_as_json(result) for name, result in results.items()}
-        print_json(
-            {
-                "claim": guarantee.to_dict(),
-                "confidence": confidence,
-                "passed": passed,
-                "attacks": plain,
-            }
-        )
-    else:
-        _print_audit_results(results, guarantee, confidence)
-        if plot is not None:
-            output_console().print(f"Trade-off curves written to {plot}", markup=False)
-    if not passed:
-        raise typer.Exit(VERIFICATION)
+    return results
 
 
 def _audited_task(

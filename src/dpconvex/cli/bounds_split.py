@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Hashable
 from dataclasses import asdict, replace
@@ -28,7 +29,6 @@ from dpconvex.inputs.table_files import (
     table_file_format,
     write_table_file,
 )
-from dpconvex.system.atomic_files import write_file_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,28 +94,29 @@ def init(
 
     What a column seems to hold depends on every value of it, and is not covered by any budget.
     """
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):
         raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
     file = task_options.file_format_options(delimiter, encoding)
     from dpconvex.inputs.inspection import inspect_column_kinds
 
-    with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
-        kinds, rows, lines = inspect_column_kinds(data, file)
-    for line in lines:
-        typer.echo(f"note, for your eyes only: {line}", err=True)
-    if target is not None and target not in kinds:
-        raise InputError(f"The data file has no column {target!r}.")
-    text = bounds_template(kinds, target, replace(file, rows=rows))
-    if out is not None:
-        write_file_atomically(out, text.encode())
+    with output.reserved_outputs({"template": out}, {"data": data}) as reserved:
+        with output.output_progress(f"Reading names and kinds of columns of {data.name}"):
+            kinds, rows, lines = inspect_column_kinds(data, file)
+        for line in lines:
+            output.say(f"note, for your eyes only: {line}")
+        if target is not None and target not in kinds:
+            raise InputError(f"The data file has no column {target!r}.")
+        text = bounds_template(kinds, target, replace(file, rows=rows))
+        if out is not None:
+            reserved["template"].write(text.encode())
     if json_:
         output.print_json(
             {"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]}
         )
     elif out is None:
-        typer.echo(text, nl=False)
+        output.print_text(text, end="")
     else:
-        typer.echo(f"Written to {out}")
+        output.print_text(f"Written to {out}")
 
 
 @bounds.command()
@@ -266,13 +267,16 @@ def split(
     for path in (data, train, test):
         table_file_format(path)
     check_table_file(data)
-    output.check_output(train, "training rows", {"data": data})
-    output.check_output(test, "test rows", {"data": data, "training rows": train})
     file = task_options.file_format_options(delimiter, encoding)
-    with output.output_progress(f"Splitting {data.name}"):
+    outputs = {"training rows": train, "test rows": test}
+    with (
+        output.reserved_outputs(outputs, {"data": data}) as reserved,
+        output.output_progress(f"Splitting {data.name}"),
+    ):
         opened = open_table_file(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
+        opened.check_filled()
         table = opened.read(opened.names, least=2)
         for path in (train, test):  # before either is written
             check_file_holds_types(table, path)
@@ -287,8 +291,9 @@ def split(
         written = (
             file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
         )
-        write_table_file(table.filter(~chosen), train, written)
-        write_table_file(table.filter(chosen), test, written)
+        parts = {"training rows": table.filter(~chosen), "test rows": table.filter(chosen)}
+        for what, part in parts.items():
+            write_table_file(part, outputs[what], written, write=reserved[what].write)
     test_rows = int(chosen.sum())
     train_rows = table.height - test_rows
     if json_:
@@ -314,14 +319,19 @@ def split_by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return a mask of the test rows: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.core.person_identifiers import canonical_identifier, exact_identifiers
+    from dpconvex.core.person_identifiers import (
+        canonical_identifier,
+        exact_identifiers,
+        is_hashed_evenly,
+    )
 
-    @lru_cache(None, typed=True)
     def is_test(value: Hashable) -> bool:
         name = canonical_identifier(value)  # the same however a person is written
         word = f"split {seed} {value if name is None else name}"
         digest = hashlib.sha256(word.encode(errors="surrogatepass")).digest()
         return int.from_bytes(digest[:8]) < share * 2**64
 
+    known = lru_cache(None, typed=True)(is_test)
     values = exact_identifiers(column).tolist()
-    return np.array([is_test(value) for value in values], dtype=bool)
+    chosen = (known(value) if is_hashed_evenly(value) else is_test(value) for value in values)
+    return np.fromiter(chosen, dtype=bool, count=len(values))

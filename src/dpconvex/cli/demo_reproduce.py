@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,7 @@ from dpconvex.cli.output_and_errors import (
 )
 from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
+from dpconvex.system.atomic_files import write_new_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +144,7 @@ def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
     if not folder.is_dir():
         raise InputError(f"{str(folder)!r} is not a folder.")
     for path in (table, bounds):
-        if path.exists():
+        if os.path.lexists(path):
             raise InputError(f"There is a file {str(path)!r} already. It is kept.")
     import numpy as np
 
@@ -154,8 +156,8 @@ def _write_demo_files(folder: Path, seed: int, json_: bool) -> None:
     lines = ["day,temperature,price,city,demand"]
     columns = zip(temperature, price, city, demand, strict=True)
     lines += [f"{day},{t:.2f},{p:.2f},{c},{y:.1f}" for day, (t, p, c, y) in enumerate(columns)]
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    bounds.write_text(BOUNDS, encoding="utf-8")
+    write_new_file(table, ("\n".join(lines) + "\n").encode())
+    write_new_file(bounds, BOUNDS.encode())
     if json_:
         print_json({"data": str(table), "bounds": str(bounds)})
         return

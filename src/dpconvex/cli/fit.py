@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli import output_and_errors as output
 from dpconvex.cli import task_options
-from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.ledger import open_ledger, remaining_budget
 from dpconvex.cli.task_options import COLUMNS, ROWS, text_option
 from dpconvex.inputs import InputError
 from dpconvex.inputs.schema import Schema
@@ -23,6 +23,9 @@ from dpconvex.inputs.table_files import (
 
 if TYPE_CHECKING:
     from dpconvex.inputs.settings import Fitted, Model
+    from dpconvex.privacy.ledger import Ledger
+    from dpconvex.reports.release_file import ReleaseFileFacts
+    from dpconvex.system.atomic_files import ReservedName
 
 ENGINE = "Engine"
 
@@ -90,82 +93,99 @@ def fit(
         "release file": release,
         **output.ledger_files(ledger),
     }
-    output.check_model_output(out, inputs, overwrite)
-    inputs |= {"model": out}
-    if report is not None:
-        output.check_output(report, "report", inputs)
-    if registry is not None:
-        output.check_output(registry, "registry entry", {**inputs, "report": report})
-    schema = task_options.read_task_schema(feature_bounds, formula).for_target(target)
-    schema = task_options.with_file_options(schema, delimiter, encoding)
-    assert schema.target is not None
-    task = task or task_options.default_task(schema)
-    person = person or schema.person
-    if person is not None and engine != "memory":
+    outputs = {"model": out, "report": report, "registry entry": registry}
+    with output.reserved_outputs(outputs, inputs, overwrite) as reserved:
+        schema = task_options.read_task_schema(feature_bounds, formula).for_target(target)
+        schema = task_options.with_file_options(schema, delimiter, encoding)
+        assert schema.target is not None
+        task = task or task_options.default_task(schema)
+        person = person or schema.person
+        if person is not None and engine != "memory":
+            raise InputError(
+                "People are told apart with --engine memory only. In Python, fit takes groups with "
+                "Dask."
+            )
+        facts = task_options.release_facts(release, schema.target.name)
+        if engine == "memory":
+            check_table_file(data)
+        else:
+            matching_files(data)
+        # Modules that take seconds to load are loaded only now: wrong options are refused at once.
+        from dpconvex.inputs.records import told_of_records
+        from dpconvex.inputs.settings import invalid_rows_setting, least_rows
+
+        account = None if ledger is None else open_ledger(ledger, dataset)
+        model = task_options.build_task_for_schema(task, settings, schema, ledger=account)
+        labels = task_options.TASKS[task].labels
+        kind = task_options.task_label_kind(getattr(model, "classes", None))
+        ignored = invalid_rows_setting(model)
+        least = least_rows(model.neighbors)
+        _check_declared_rows(schema, model, None)
+        if ignored:
+            # Said whatever the rows hold: how many are invalid is private.
+            output.say(
+                "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex "
+                "bounds check` counts them for your eyes only, before a fit is paid for."
+            )
+        with output.paying() as work:
+            if engine == "dask":
+                fitted = _fit_with_dask(
+                    model, data, schema, labels, kind, ignored, scheduler, memory_limit
+                )
+            else:
+                with output.output_progress(f"Reading {data.name}"):
+                    X, y, people = read_training_file(
+                        data, schema, labels, kind, ignored, least, person
+                    )
+                told = told_of_records(model, True, schema.file.rows)
+                with output.output_progress("Fitting"), told:
+                    fitted = model.fit(X, y.to_numpy(), groups=people)
+            folders = [path.absolute().parent for path in (out, ledger) if path is not None]
+            output.save_paid_model(fitted, schema, reserved["model"], work, folders)
+            _write_reports(fitted, facts, reserved, out)
+            _print_fit(fitted, schema, task, outputs, account, json_)
+
+
+def _write_reports(
+    fitted: Fitted, facts: ReleaseFileFacts, reserved: dict[str, ReservedName], out: Path
+) -> None:
+    """Write the report and the registry entry that were asked for."""
+    try:
+        if "report" in reserved:
+            from dpconvex.reports import render_report
+
+            with output.output_progress("Writing the report"):
+                reserved["report"].write(render_report(fitted, release=facts).encode())
+        if "registry entry" in reserved:
+            from dpconvex.reports.nist_registry import registry_entry_content
+
+            reserved["registry entry"].write(registry_entry_content(fitted, facts))
+    except OSError as error:
         raise InputError(
-            "People are told apart with --engine memory only. In Python, fit takes groups with "
-            "Dask."
-        )
-    facts = task_options.release_facts(release, schema.target.name)
-    if engine == "memory":
-        check_table_file(data)
-    else:
-        matching_files(data)
-    # Modules that take seconds to load are loaded only now: wrong options are refused at once.
-    from dpconvex.inputs.records import told_of_records
-    from dpconvex.inputs.settings import invalid_rows_setting, least_rows
-    from dpconvex.models.model_file import save_model
+            f"{output.explain_error(error)[0]} Do not fit again. Make room, and run `dpconvex "
+            f"report {out} --out FILE`, with --registry FILE for an entry."
+        ) from error
+
+
+def _print_fit(
+    fitted: Fitted,
+    schema: Schema,
+    task: str,
+    outputs: dict[str, Path | None],
+    account: Ledger | None,
+    json_: bool,
+) -> None:
+    """Print what was fitted, what it promises, and where it is."""
     from dpconvex.reports.summary import (
         certificate_summary_table,
         coefficient_summary_table,
         summary_coefficients,
     )
 
-    account = None if ledger is None else open_ledger(ledger, dataset)
-    model = task_options.build_task_for_schema(task, settings, schema, ledger=account)
-    labels = task_options.TASKS[task].labels
-    kind = task_options.task_label_kind(getattr(model, "classes", None))
-    ignored = invalid_rows_setting(model)
-    least = least_rows(model.neighbors)
-    _check_declared_rows(schema, model, None)
-    if ignored:
-        # Said whatever the rows hold: how many are invalid is private.
-        typer.echo(
-            "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex "
-            "bounds check` counts them for your eyes only, before a fit is paid for.",
-            err=True,
-        )
-    if engine == "dask":
-        fitted = _fit_with_dask(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
-    else:
-        with output.output_progress(f"Reading {data.name}"):
-            X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
-        with output.output_progress("Fitting"), told_of_records(model, True, schema.file.rows):
-            fitted = model.fit(X, y.to_numpy(), groups=people)
-    try:
-        output.check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
-        save_model(fitted, out, schema=schema)
-    except Exception as error:  # whatever it is: the model is paid for
-        output.print_unsaved_output(fitted, schema, out, error)
-    try:
-        if report is not None:
-            from dpconvex.reports import write_report
-
-            with output.output_progress("Writing the report"):
-                write_report(fitted, report, release=facts)
-        if registry is not None:
-            from dpconvex.reports.nist_registry import write_registry_entry
-
-            write_registry_entry(fitted, registry, facts)
-    except OSError as error:
-        raise InputError(
-            f"{output.explain_error(error)[0]} The model is written to {str(out)!r}, and the "
-            f"budget is spent: do not fit again. Make room, and run `dpconvex report {out} --out "
-            "FILE`, with --registry FILE for an entry."
-        ) from error
     if json_:
-        files = {"model": out, "report": report, "registry": registry}
-        written = {name: None if path is None else str(path) for name, path in files.items()}
+        written = {
+            name.split()[0]: None if path is None else str(path) for name, path in outputs.items()
+        }
         said = {
             "task": task,
             "feature_names": schema.names,
@@ -179,18 +199,18 @@ def fit(
     screen = output.output_console()
     screen.print(certificate_summary_table(fitted.certificate_))
     screen.print(coefficient_summary_table(fitted))
-    screen.print(f"Written to {out}", markup=False)
+    screen.print(f"Written to {outputs['model']}", markup=False)
     # Always: how many there are is private.
     screen.print(
         "Cells that the schema cannot read count as missing, silently: `dpconvex bounds check` "
         "counts them, for your eyes only.",
         markup=False,
     )
-    for name, path in (("Report", report), ("Registry entry", registry)):
-        if path is not None:
-            screen.print(f"{name} written to {path}", markup=False)
+    for name in ("report", "registry entry"):
+        if outputs[name] is not None:
+            screen.print(f"{name.capitalize()} written to {outputs[name]}", markup=False)
     if account is not None:
-        screen.print(f"Ledger: {account.remaining()}.", markup=False)
+        screen.print(remaining_budget(account), markup=False)
 
 
 @task_options.with_model_options
@@ -241,7 +261,7 @@ def certify(
         more["groups"] = True  # the number of rows is then one of people
     certificate = model.certify(n_samples, width, **more)
     if json_:
-        typer.echo(certificate.to_json())
+        output.print_text(certificate.to_json())
     else:
         from dpconvex.reports.summary import certificate_summary_table
 

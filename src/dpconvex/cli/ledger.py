@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.output_and_errors import output_console, output_table, print_json, reports_errors
+from dpconvex.cli.output_and_errors import (
+    output_console,
+    output_table,
+    print_json,
+    print_text,
+    reports_errors,
+)
 from dpconvex.cli.task_options import DatasetOption, JsonOption, number_option, text_option
 from dpconvex.inputs import InputError
 
@@ -31,6 +37,19 @@ def open_ledger(path: Path, dataset: str) -> Ledger:
     from dpconvex.privacy.ledger import Ledger
 
     return Ledger(path, dataset)
+
+
+def remaining_budget(account: Ledger) -> str:
+    """Return a sentence about what is left after a charge, which stands however that goes."""
+    from dpconvex.privacy.ledger_file import LedgerError
+
+    try:
+        return f"Ledger: {account.remaining()}."
+    except LedgerError:
+        return (
+            "Ledger: the charge is on record, and what is left cannot be read now. See `dpconvex "
+            "ledger show`."
+        )
 
 
 @ledger.command()
@@ -82,7 +101,7 @@ def check(
     if json_:
         print_json({"intact": True, "head": newest})
     else:
-        typer.echo(f"Intact: {newest}")
+        print_text(f"Intact: {newest}")
 
 
 @ledger.command()
@@ -93,7 +112,7 @@ def head(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOpti
     if json_:
         print_json({"head": newest})
     else:
-        typer.echo(newest)
+        print_text(newest)
 
 
 def _print_ledger_charges(account: Ledger, json_: bool) -> None:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from dpconvex.cli import task_options
-from dpconvex.cli.ledger import open_ledger
+from dpconvex.cli.ledger import open_ledger, remaining_budget
 from dpconvex.cli.output_and_errors import (
-    check_output,
+    json_text,
+    keep_elsewhere,
     output_console,
     output_progress,
+    paying,
     print_json,
     reports_errors,
+    reserved_outputs,
 )
 from dpconvex.cli.task_options import number_option, text_option
 from dpconvex.inputs import InputError
@@ -24,9 +27,11 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
+    from dpconvex.assessment.evaluation import PrivateScore
     from dpconvex.inputs.schema import Schema
     from dpconvex.inputs.settings import Classifier, Fitted
     from dpconvex.models.model_file import ModelFile
+    from dpconvex.privacy.ledger import Ledger
 
 METRICS = (
     "pinball, cost, absolute, squared, deviance, accuracy, log_loss, auc, concordance, brier, "
@@ -97,34 +102,36 @@ def predict(
     for path in (data, out):
         table_file_format(path)
     check_table_file(data)
-    check_output(out, "predictions", {"data": data, "model": model})
-    content = read_model_to_predict(model)
-    refuse_to_score_intervals(content.estimator)
-    schema = task_options.with_file_options(
-        _schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding
-    )
-    import polars as pl
+    inputs = {"data": data, "model": model}
+    with reserved_outputs({"predictions": out}, inputs) as reserved:
+        content = read_model_to_predict(model)
+        refuse_to_score_intervals(content.estimator)
+        schema = task_options.with_file_options(
+            _schema_to_predict_by(content, "dpconvex.load_model"), delimiter, encoding
+        )
+        import polars as pl
 
-    from dpconvex.inputs.records import told_of_records
-    from dpconvex.inputs.table_files import open_table_file, read_feature_file
+        from dpconvex.inputs.records import told_of_records
+        from dpconvex.inputs.table_files import open_table_file, read_feature_file
 
-    with (
-        told_of_records(content.estimator, encoded=True),
-        output_progress(f"Predicting for {data.name}"),
-    ):
-        columns = list(dict.fromkeys(keep or []))
-        if all_columns:
-            columns = open_table_file(data, schema.file).names
-        rows, kept = read_feature_file(data, schema, columns)
-        found = prediction_columns(content.estimator, rows, scores, probabilities)
-        taken = [name for name in found.columns if name in kept.columns]
-        if taken:
-            raise InputError(
-                f"The data have a column {taken[0]!r} already, which predictions are written to. "
-                "Rename it, or name the columns to keep with --id."
-            )
-        table = pl.DataFrame([*kept.get_columns(), *found.get_columns()])
-        write_table_file(table, out, blank_lines=True)
+        with (
+            told_of_records(content.estimator, encoded=True),
+            output_progress(f"Predicting for {data.name}"),
+        ):
+            columns = list(dict.fromkeys(keep or []))
+            if all_columns:
+                columns = open_table_file(data, schema.file).names
+            rows, kept = read_feature_file(data, schema, columns)
+            found = prediction_columns(content.estimator, rows, scores, probabilities)
+            known = set(kept.columns)
+            taken = [name for name in found.columns if name in known]
+            if taken:
+                raise InputError(
+                    f"The data have a column {taken[0]!r} already, which predictions are written "
+                    "to. Rename it, or name the columns to keep with --id."
+                )
+            table = pl.DataFrame([*kept.get_columns(), *found.get_columns()])
+            write_table_file(table, out, blank_lines=True, write=reserved["predictions"].write)
     empty = int(found.to_series().null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
@@ -244,38 +251,54 @@ def score(
     classes = getattr(estimator, "classes_", None)
     labels = classes is not None
     kind = None if classes is None else task_options.task_label_kind(classes.tolist())
-    with told_of_records(estimator, encoded=True), output_progress(f"Scoring on {data.name}"):
-        X, y, people = read_training_file(
-            data, schema, labels, kind, True, 1, person or schema.person
-        )
-        require_expected_records(X.height, rows)
-        found = private_score(
-            estimator,
-            X,
-            y.to_numpy(),
-            metric,
-            ledger=account,
-            groups=people,
-            quantile=quantile,
-            residual_bound=_residual_bound_option(residual_bound),
-            verbose=1,
-            **settings,
-        )
+    with paying() as work:
+        told = told_of_records(estimator, encoded=True)
+        with told, output_progress(f"Scoring on {data.name}"):
+            X, y, people = read_training_file(
+                data, schema, labels, kind, True, 1, person or schema.person
+            )
+            require_expected_records(X.height, rows)
+            found = private_score(
+                estimator,
+                X,
+                y.to_numpy(),
+                metric,
+                ledger=account,
+                groups=people,
+                quantile=quantile,
+                residual_bound=_residual_bound_option(residual_bound),
+                verbose=1,
+                **settings,
+            )
+        try:
+            _print_score(found, account, json_)
+        except BaseException:  # whatever it is: the score is paid for
+            folders = [] if ledger is None else [ledger.absolute().parent]
+            text = json_text(_score_as_json(found))
+            work.kept = keep_elsewhere(text, "score", "score", folders)
+            raise
+
+
+def _score_as_json(found: PrivateScore) -> dict[str, object]:
+    single = {"value": found.value, "interval": list(found.interval)}
+    facts: dict[str, object] = {
+        "metric": found.metric,
+        "level": found.level,
+        "rows": found.rows,
+        "limits": list(found.limits),
+    }
+    facts |= dict.fromkeys(single) if found.curve else single
+    curve = {name: values.tolist() for name, values in found.curve.items()}
+    return {**facts, "curve": curve, "guarantee": found.certificate.guarantee.to_dict()}
+
+
+def _print_score(found: PrivateScore, account: Ledger | None, json_: bool) -> None:
     if json_:
-        single = {"value": found.value, "interval": list(found.interval)}
-        facts = {
-            "metric": found.metric,
-            "level": found.level,
-            "rows": found.rows,
-            "limits": list(found.limits),
-        }
-        facts |= dict.fromkeys(single) if found.curve else single
-        curve = {name: values.tolist() for name, values in found.curve.items()}
-        print_json({**facts, "curve": curve, "guarantee": found.certificate.guarantee.to_dict()})
+        print_json(_score_as_json(found))
         return
     screen = output_console()
     screen.print(str(found), markup=False)
     for name, values in found.curve.items():
         screen.print(f"  {name}: {', '.join(f'{value:.3g}' for value in values)}", markup=False)
     if account is not None:
-        screen.print(f"Ledger: {account.remaining()}.", markup=False)
+        screen.print(remaining_budget(account), markup=False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors
+from dpconvex.cli.output_and_errors import OPTION_NAMES, one_line, reports_errors, say
 from dpconvex.inputs import InputError
 from dpconvex.inputs.csv_reader import CSVFormat, check_csv_delimiter, check_csv_encoding
 from dpconvex.inputs.schema import Schema
@@ -281,10 +281,9 @@ def build_task_for_schema(task: str, settings: Settings, schema: Schema, **more:
             'time = {event = "died"} in [target].'
         )
     if not TASKS[task].labels and schema.target_bounds is None and task != "hazard":
-        typer.echo(
+        say(
             "warning: the schema has no [target] range: the default mechanism spends a part of its "
-            "budget on the scale of the target, others take targets to be of order 1.",
-            err=True,
+            "budget on the scale of the target, others take targets to be of order 1."
         )
     if (
         declared is not None

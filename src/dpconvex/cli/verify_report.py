@@ -99,25 +99,21 @@ def report(
     file without scripts that refers to no other file.
     """
     inputs = {"model": model, "release file": release, **output.ledger_files(ledger)}
-    output.check_output(out, "report", inputs)
-    if registry is not None:
-        output.check_output(registry, "registry entry", {**inputs, "report": out})
-    content = read_model_to_predict(model)
-    refuse_to_score_intervals(content.estimator)
-    from dpconvex.reports import write_report
+    outputs = {"report": out, "registry entry": registry}
+    with output.reserved_outputs(outputs, inputs) as reserved:
+        content = read_model_to_predict(model)
+        refuse_to_score_intervals(content.estimator)
+        from dpconvex.reports import render_report
 
-    target = None if content.schema is None else content.schema.target
-    facts = release_facts(release, None if target is None else target.name)
-    write_report(
-        content.estimator,
-        out,
-        None if ledger is None else open_ledger(ledger, dataset),
-        release=facts,
-    )
-    if registry is not None:
-        from dpconvex.reports.nist_registry import write_registry_entry
+        target = None if content.schema is None else content.schema.target
+        facts = release_facts(release, None if target is None else target.name)
+        account = None if ledger is None else open_ledger(ledger, dataset)
+        page = render_report(content.estimator, account, release=facts)
+        reserved["report"].write(page.encode())
+        if registry is not None:
+            from dpconvex.reports.nist_registry import registry_entry_content
 
-        write_registry_entry(content.estimator, registry, facts)
+            reserved["registry entry"].write(registry_entry_content(content.estimator, facts))
     if json_:
         output.print_json(
             {"report": str(out), "registry": None if registry is None else str(registry)}

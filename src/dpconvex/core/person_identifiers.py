@@ -18,9 +18,10 @@ Tags = npt.NDArray[np.uint64]
 NOBODY = np.uint64(2**64 - 1)
 _FAST = {int: np.int64, float: np.float64}
 _PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
-_WHOLE = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
+# There is one way only to part a run of digits: a pattern with two takes the square of its length.
+_WHOLE = re.compile(r"([+-]?)(?=\d)0*+(\d*+)", re.ASCII)
 _NUMBER = re.compile(
-    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
+    r"[+-]?((\d++(\.\d*+)?|\.\d++)(e[+-]?\d++)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
 )
 _MOST_DIGITS = 600  # of a whole number: Python refuses to read longer ones
 
@@ -119,7 +120,7 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
     whole = np.zeros(identifiers.size, np.bool_)
     named = np.ones(identifiers.size, np.bool_)
     for row, value in enumerate(identifiers.tolist()):
-        key = (type(value), value) if type(value) in _PLAIN else None
+        key = (type(value), value) if is_hashed_evenly(value) else None
         if key is not None and key in known:  # not by value alone: True equals 1, and is a word
             found = known[key]
         else:
@@ -133,6 +134,15 @@ def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
     tags[whole] = mix_identifier_bits(tags[whole])
     tags[named] = _named(tags[named])
     return tags
+
+
+def is_hashed_evenly(value: object) -> bool:
+    """Whether few values of a plain type share a hash: longer numbers can be made to share one,
+    and each of them would then be compared with all others.
+    """
+    if type(value) not in _PLAIN:
+        return False
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
 def _named(tags: Tags) -> Tags:
@@ -196,8 +206,9 @@ def _identifier_content(value: Any) -> int | str | None:
         value = str(value)
     if isinstance(value, str):
         value = str.__str__(value).rstrip("\0").strip()  # arrays of text end with zeros
-        if (digits := _WHOLE.fullmatch(value)) is not None:
-            return int("".join(digits.groups())) if len(digits[2]) <= _MOST_DIGITS else None
+        if (whole := _WHOLE.fullmatch(value)) is not None:
+            sign, digits = whole.groups()
+            return int(f"{sign}0{digits}") if len(digits) <= _MOST_DIGITS else None
         if not _NUMBER.fullmatch(value):
             lower = value.lower()
             return (lower if lower in ("true", "false") else value) or None

@@ -49,8 +49,9 @@ from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives.objective import Objective
 from dpconvex.planning.cost_warning import warn_of_privacy_cost
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
+from dpconvex.system.charges import SPENT
 from dpconvex.types import Array
 
 if TYPE_CHECKING:
@@ -96,12 +97,9 @@ def run_mechanism(
                 )
                 theta = _finite_coefficients(theta, bound)
         except EngineError as error:
-            raise type(error)(f"{error} {_SPENT}") from None
+            raise type(error)(f"{error} {SPENT}") from None
         except ReleasedNumbersError as error:
-            raise ReleasedNumbersError(f"{error} {_SPENT}") from error
-        except BaseException as error:  # whoever interrupts a fit should know it, too
-            error.add_note(_SPENT)
-            raise
+            raise ReleasedNumbersError(f"{error} {SPENT}") from error
         found.append(theta)
         all_released.append(released)
     return found, all_released[0] if len(all_released) == 1 else {"problems": all_released}
@@ -120,10 +118,6 @@ def _finite_coefficients(theta: Array, bound: float | None) -> Array:
 
 
 _LARGEST_COEFFICIENT = 1e100  # in mapped units: its square is a number
-_SPENT = (
-    "The budget of this fit is spent: it was charged before noise was drawn, and another fit "
-    "costs as much again."
-)
 
 
 @contextmanager
@@ -307,7 +301,7 @@ class PrivateModel(PrivateStep, BaseEstimator):
 
         Nothing is charged before all checks of the input.
         """
-        with keep_model_on_failure(self):
+        with keep_model_on_failure(self), noted_as_spent():
             self.__dict__.pop(
                 "schema_", None
             )  # of a loaded model: a fit says itself what its columns are

@@ -124,6 +124,10 @@ class GradientRounds:
         points = NewtonPosterior(start, hessian_diagonal, log_curvature_std, *law, earlier=known)
         if self.prior_precision is not None:
             penalty = loss.curvature * self.prior_precision + (0.0 if penalty is None else penalty)
+        # Of many columns all matrices are diagonal, and to solve with them would take hours.
+        penalty_diagonal = None
+        if penalty is not None and frame.matrix.ndim == 1 and not config.smooth:
+            penalty_diagonal = np.diag(penalty)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         # Of very large tables, late rounds use all rows; where there are none, the last fine rounds
         # do.
@@ -135,15 +139,19 @@ class GradientRounds:
         for step in range(number):
             part = config.early_rows if step < number - last else None
             gradient, std = self._release_gradient(name, phi, loss, part, mean_gradient)
-            hessian = np.diag(hessian_diagonal) if curvature is None else curvature(phi)
-            inverse = None if curvature is None else linear_algebra.inverse(hessian)
+            hessian = None if curvature is None else curvature(phi)
+            inverse = None if hessian is None else linear_algebra.inverse(hessian)
             points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
             if (
                 penalty is not None
             ):  # the minimiser of the quadratic function around the mean, plus the penalty
-                mean = linear_algebra.solve(hessian + penalty, hessian @ mean)
+                if hessian is None and penalty_diagonal is not None:
+                    mean = hessian_diagonal * mean / (hessian_diagonal + penalty_diagonal)
+                else:
+                    known_hessian = np.diag(hessian_diagonal) if hessian is None else hessian
+                    mean = linear_algebra.solve(known_hessian + penalty, known_hessian @ mean)
             phi = self._limit_step(phi, mean, loss.scale)
         return replace(found, mean=mean)
 

@@ -72,12 +72,13 @@ class Cells:
         if self.text is not None:
             text = replace_decimal_comma(self.text) if decimal == "," else self.text
             text = remove_thousands(text) if decimal == THOUSANDS else text
-            truth = text.str.to_lowercase().replace_strict(
-                _TRUTH, default=None, return_dtype=pl.Float64
-            )
-            found = (
-                text.cast(pl.Float64, strict=False).fill_null(truth).fill_null(math.nan).to_numpy()
-            )
+            numbers = text.cast(pl.Float64, strict=False)
+            if numbers.null_count():  # truth values, for which few columns need be looked through
+                truth = text.str.to_lowercase().replace_strict(
+                    _TRUTH, default=None, return_dtype=pl.Float64
+                )
+                numbers = numbers.fill_null(truth).fill_null(math.nan)
+            found = numbers.to_numpy()
         if self.numbers is not None:
             found = np.where(np.isnan(self.numbers), found, self.numbers)
         return np.where(np.isfinite(found), found, math.nan)
@@ -226,12 +227,13 @@ def _cell_content(value: object) -> Cell:
     return Cell()
 
 
-def read_identifier_cells(column: Any, missing: Sequence[str]) -> NDArray[Any]:
+def read_identifier_cells(column: Any, missing: Iterable[str]) -> NDArray[Any]:
     """Return the identifiers of a column as they are, None for words that stand for nothing, or
     for their numbers.
     """
     # Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     values = exact_identifiers(column)
+    missing = frozenset(missing)
     numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
     if values.dtype.kind not in "OSU" and not numbers:
         return values

@@ -190,10 +190,8 @@ def _encode_categories(
     column: schemas.SchemaCategory, cells: Cells, file: CSVFormat
 ) -> EncodedBlock:
     declared = CellWordMatcher([*column.values, *(word for word, _ in column.also)], file.decimal)
-    meant: list[int] = [
-        *range(len(column.values)),
-        *(column.values.index(value) for _, value in column.also),
-    ]
+    places = {value: place for place, value in enumerate(column.values)}
+    meant: list[int] = [*places.values(), *(places[value] for _, value in column.also)]
     missing_words = CellWordMatcher(file.missing, file.decimal)
     other = len(column.values) if column.other else -1
     constant = str(column.missing.value)
@@ -201,7 +199,7 @@ def _encode_categories(
         "row": -2,
         "other": other,
         "indicator": len(column.labels) - 1,
-        "value": column.values.index(constant) if constant in column.values else -1,
+        "value": places.get(constant, -1),
     }[column.missing.rule]
 
     def code(cell: Cell) -> int:

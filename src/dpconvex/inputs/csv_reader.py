@@ -31,6 +31,7 @@ CSV = (".csv", ".tsv")
 PACKED = (".gz", ".zip")
 DELIMITERS = ",;\t|"
 LONGEST_NAME = 1000
+MOST_MISSING_WORDS = 1000  # of a schema: every column is compared with all of them
 _LONGEST_HEADER = 1 << 24  # bytes
 _BLOCK = 1 << 24  # bytes that are read at a time
 #: Spellings of a missing value, unless such a word is declared as a category.
@@ -92,6 +93,10 @@ def parse_csv_format(table: Mapping[str, Any]) -> CSVFormat:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise InputError('The schema\'s missing in [file] must be a list like ["NA", "?"].')
+        if len(words) > MOST_MISSING_WORDS:
+            raise InputError(
+                f"The schema's missing in [file] must have at most {MOST_MISSING_WORDS:,} words."
+            )
         values["missing"] = ("", *(word.strip() for word in words if word.strip()))
     rows = values.get("rows", 1)
     if type(rows) is not int or not 1 <= rows < 2**53:
@@ -183,6 +188,18 @@ class CSVLayout:
             np.concatenate([rows.problems for rows in found]),
         )
 
+    def count_fields(self, path: Path) -> tuple[int, int]:
+        """Return the number of lines below the header, and about how many fields they have."""
+        lines = 0
+        fields = 0
+        with open_csv_bytes(path) as file:
+            file.read(self.start)
+            for block in read_csv_blocks(file):
+                ends = block.count(b"\n") + (not block.endswith(b"\n"))
+                lines += ends
+                fields += ends + block.count(self.delimiter.encode())
+        return lines, fields
+
     def read_block(self, block: bytes, wanted: list[str]) -> CSVRows:
         """Return the wanted columns of whole lines; the last one may lack its line end."""
         lines, undecoded = self._decode_lines(block)
@@ -242,14 +259,28 @@ class CSVLayout:
     ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of CSV lines without quotes, and which lines have too many."""
         indices = self._indices(wanted)
-        signs = lines.str.count_matches(self.delimiter, literal=True).fill_null(0)
-        long = signs >= len(self.names)
+        delimiters = lines.str.count_matches(self.delimiter, literal=True).fill_null(0).to_numpy()
+        long = delimiters >= len(self.names)
         if long.any():
-            lines = lines.set(long, None)
+            lines = lines.set(pl.Series(long), None)
         # One field more than is wanted: the last one holds what follows it.
-        fields = lines.str.split_exact(self.delimiter, max(indices.values()) + 1)
-        cells = {name: fields.struct.field(f"field_{index}") for name, index in indices.items()}
-        return pl.DataFrame(cells), long.to_numpy()
+        most = max(indices.values(), default=0) + 1
+        # Lines are split together with lines of about as many fields: beside a line of 100,000
+        # fields, a line of two would otherwise take as much time and memory.
+        sizes = np.frexp(np.minimum(delimiters, most).astype(np.float64))[1]
+        sizes[long] = -1
+        parts = []
+        places = []
+        for size in np.unique(sizes).tolist():
+            here = np.flatnonzero(sizes == size)
+            alike = lines if len(here) == len(lines) else lines[here]
+            splits = 0 if size < 0 else min(most, 1 << size)
+            parts.append(_split_alike_csv(alike, self.delimiter, splits, indices))
+            places.append(here)
+        if len(parts) < 2:
+            whole = parts[0] if parts else _split_alike_csv(lines, self.delimiter, 0, indices)
+            return whole, long
+        return pl.concat(parts)[np.argsort(np.concatenate(places))], long
 
     def _parse_quoted_csv(
         self, lines: list[str], wanted: list[str]
@@ -271,6 +302,20 @@ class CSVLayout:
         return pl.DataFrame(cells), faults
 
 
+def _split_alike_csv(
+    lines: pl.Series, delimiter: str, splits: int, indices: Mapping[str, int]
+) -> pl.DataFrame:
+    """Return the fields of these indices of CSV lines that are split at so many places at most;
+    of no place the fields are missing.
+    """
+    missing = pl.Series([None], dtype=pl.String).new_from_index(0, len(lines))
+    # All at once: to take one field out of the split lines takes time for every field.
+    found = lines.str.split_exact(delimiter, splits).struct.unnest().get_columns() if splits else []
+    return pl.DataFrame(
+        {name: found[index] if index < len(found) else missing for name, index in indices.items()}
+    )
+
+
 def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     """Return the fields of one line, None if its quotes do not match."""
     # Quotes open at the start of a field. Between them everything belongs to the field; two of them
@@ -278,21 +323,24 @@ def split_csv_fields(line: str, delimiter: str) -> list[str] | None:
     parts = line.split('"')
     if len(parts) % 2 == 0:
         return None
-    fields = [""]
+    fields = []
+    pieces: list[str] = []  # of the last field; joined once, since each joining copies all of it
     last = len(parts) - 1
     for index, part in enumerate(parts):
         if index % 2:
-            fields[-1] += part
+            pieces.append(part)
         elif not part and 0 < index < last:
-            fields[-1] += '"'
+            pieces.append('"')
         else:
             rest, *more = part.split(delimiter)
-            fields[-1] += rest
-            fields += more
-            begun = fields[-1].strip() if more or index == 0 else ""
-            if begun and index < last:  # a quote in the middle of a field
-                return None
-    return fields
+            pieces.append(rest)
+            if more:
+                fields.append("".join(pieces))
+                fields += more[:-1]
+                pieces = [more[-1]]
+            if index < last and (more or index == 0) and pieces[-1].strip():
+                return None  # a quote in the middle of a field
+    return [*fields, "".join(pieces)]
 
 
 def _decode_csv_line(line: bytes, encoding: str) -> tuple[str, bool]:

@@ -8,8 +8,9 @@ numbers depend on that row alone.
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Container
 from dataclasses import replace
+from typing import Any
 
 from dpconvex.inputs import InputError
 from dpconvex.inputs.bounded_transforms import FUNCTIONS, TransformError, transform_numbers
@@ -35,6 +36,15 @@ _TERMS = (
 )
 
 
+LONGEST_FORMULA = 20_000  # signs
+LONGEST_FACTOR = 1_000  # signs of one factor, such as log(exper + 1)
+# Of all terms that the operators of a formula make on the way, where one of a product counts as a
+# hundred: it takes as long as a hundred that are copied.
+_MOST_WORK = 20_000_000
+_PRODUCT_WORK = 100
+_QUOTED = re.compile("`([^`]+)`")
+
+
 def _refused(term: str, why: str, remedy: str) -> InputError:
     return InputError(
         f"A formula may have {_TERMS}. Got {shown_name(term)} instead, which {why}. {remedy}."
@@ -48,19 +58,7 @@ def formula_schema(schema: Schema, formula: str) -> Schema:
     clipped to their bounds before a transform. Privacy: public, nothing is read but the schema and
     the formula.
     """
-    try:
-        from formulaic import Formula
-        from formulaic.errors import FormulaicError
-    except ImportError:
-        raise InputError(
-            "Formulas need formulaic: install it with `pip install 'dpconvex[formula]'`."
-        ) from None
-    try:
-        parsed = Formula(formula)
-    except (FormulaicError, SyntaxError, ValueError, TypeError, RecursionError):
-        raise InputError(
-            'A formula must be like "wage ~ educ + C(region)". Got one that cannot be parsed.'
-        ) from None
+    parsed = _parse_formula(formula)
     left = getattr(parsed, "lhs", None)
     right = getattr(parsed, "rhs", parsed)
     sides = [side for side in (left, right) if side is not None]
@@ -115,6 +113,82 @@ def formula_schema(schema: Schema, formula: str) -> Schema:
     )
 
 
+def _parse_formula(formula: str) -> Any:
+    """Return what formulaic makes of a formula, or raise before that takes long."""
+    try:
+        from formulaic import Formula
+        from formulaic.errors import FormulaicError
+        from formulaic.parser import DefaultFormulaParser, DefaultOperatorResolver
+    except ImportError:
+        raise InputError(
+            "Formulas need formulaic: install it with `pip install 'dpconvex[formula]'`."
+        ) from None
+    if len(formula) > LONGEST_FORMULA:
+        raise InputError(
+            f"A formula must have at most {LONGEST_FORMULA:,} characters. Got more instead. Leave "
+            "columns that are used as they are to the schema."
+        )
+    work = 0
+
+    def count_first(symbol: str, make_terms: Callable[..., Any]) -> Callable[..., Any]:
+        def make_few_terms(*parts: Any, **more: Any) -> Any:
+            nonlocal work
+            work += _operator_work(symbol, parts)
+            if work > _MOST_WORK:
+                raise InputError(
+                    "A formula must have at most some 6,000 terms in a sum, and at most some "
+                    "200,000 where its products are written out. Got more instead. Multiply two "
+                    "terms at a time."
+                )
+            return make_terms(*parts, **more)
+
+        return make_few_terms
+
+    def refuse_parts(_: object) -> bool:
+        raise _refused("|", "makes several formulas", "Fit them one by one")
+
+    class CountedOperators(DefaultOperatorResolver):
+        @property
+        def operators(self) -> list[Any]:
+            found: list[Any] = super().operators
+            for operator in found:
+                operator.to_terms = count_first(operator.symbol, operator.to_terms)
+                if operator.symbol == "|":  # of which formulaic looks at all that came before
+                    operator.accepts_context = refuse_parts
+            return found
+
+    try:
+        return Formula(formula, _parser=DefaultFormulaParser(CountedOperators()))
+    except InputError:
+        raise
+    except (
+        FormulaicError,
+        SyntaxError,
+        ValueError,
+        TypeError,
+        RecursionError,
+        ArithmeticError,
+        MemoryError,
+    ):
+        raise InputError(
+            'A formula must be like "wage ~ educ + C(region)". Got one that cannot be parsed.'
+        ) from None
+
+
+def _operator_work(symbol: str, parts: tuple[Any, ...]) -> int:
+    """Return how much work an operator of a formula makes of terms that its parts have become."""
+    sizes = [len(part) for part in parts if hasattr(part, "__len__")]
+    if symbol in ("**", "^") and len(sizes) == 2:
+        power = str(next(iter(parts[1]), ""))
+        if not power.isdecimal():  # which is refused by formulaic
+            return 0
+        exponent = int(power) if len(power) < 3 else 100
+        return _PRODUCT_WORK * exponent * int(max(sizes[0], 2) ** exponent)
+    if symbol in ("+", "-", "~") or len(sizes) < 2:
+        return sum(sizes)
+    return _PRODUCT_WORK * sizes[0] * sizes[1]
+
+
 def _formula_target(schema: Schema, terms: list[list[str]]) -> SchemaTarget | None:
     """Return the target of a formula's left side: the schema's own, or one of its columns."""
     if not terms:
@@ -155,21 +229,21 @@ def _check_bounds(text: str, transform: str, bounds: tuple[float, float]) -> Non
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     """Return a factor with a word for each name between backticks, and the names by their words."""
-    names = dict.fromkeys(re.findall("`([^`]+)`", text))
-    quoted = {f"quoted_{number}": name for number, name in enumerate(names)}
-    for word, name in quoted.items():
-        text = text.replace(f"`{name}`", word)
-    return text, quoted
+    words: dict[str, str] = {}
+    plain = _QUOTED.sub(lambda found: words.setdefault(found[1], f"quoted_{len(words)}"), text)
+    return plain, {word: name for name, word in words.items()}
 
 
-def _formula_column(text: str, known: Iterable[str]) -> tuple[str, str]:
+def _formula_column(text: str, known: Container[str]) -> tuple[str, str]:
     """Return the single column of a formula's factor, and the factor as an expression of ``x``."""
     if text in known:  # names between backticks may be any text
         return text, "x"
+    if len(text) > LONGEST_FACTOR:
+        raise _refused(text, "is too long", "Make a column of the table of it")
     plain, quoted = _without_backticks(text)
     try:
         tree = ast.parse(plain, mode="eval")
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _refused(text, "cannot be parsed", "Check its spelling") from None
     called = {
         getattr(node.func, "id", "np") for node in ast.walk(tree) if isinstance(node, ast.Call)
@@ -185,7 +259,7 @@ def _formula_column(text: str, known: Iterable[str]) -> tuple[str, str]:
         "I",
         "np",
     }
-    missing = sorted(name for name in names if quoted.get(name, name) not in set(known))
+    missing = sorted(name for name in names if quoted.get(name, name) not in known)
     if missing:
         raise _refused(
             text,
@@ -212,6 +286,7 @@ class _FormulaColumns:
         self.known = known
         self.columns: dict[str, Column] = {}
         self.of_factor: dict[str, Column] = {}
+        self.sources: set[str] = set()
 
     def add(self, text: str) -> Column:
         """Return the column of a formula's factor, with its level of reference or its transform."""
@@ -220,6 +295,7 @@ class _FormulaColumns:
             if self.columns.setdefault(column.name, column) != column:
                 raise _refused(text, "is there with another level of reference", "Keep one of them")
             self.of_factor[text] = column
+            self.sources.add(source_column(column))
         return self.of_factor[text]
 
     def _read(self, text: str) -> Column:
@@ -258,9 +334,7 @@ class _FormulaColumns:
         _check_bounds(text, transform, (column.low, column.high))
         missing = column.missing
         source = source_column(column)
-        if missing.rule == "indicator" and any(
-            source_column(found) == source for found in self.columns.values()
-        ):
+        if missing.rule == "indicator" and source in self.sources:
             missing = SchemaMissing(
                 "value", column.low / 2 + column.high / 2
             )  # one indicator says it for all
@@ -271,10 +345,12 @@ def _formula_category(text: str) -> tuple[str | None, str | None]:
     """Return column and level of a formula's ``C(column, Treatment("level"))``; None for what is
     no ``C``.
     """
+    if len(text) > LONGEST_FACTOR:
+        return None, None
     plain, quoted = _without_backticks(text)
     try:
         call = ast.parse(plain, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None, None
     if not (isinstance(call, ast.Call) and getattr(call.func, "id", "") == "C"):
         return None, None

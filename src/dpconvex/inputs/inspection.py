@@ -78,6 +78,7 @@ def inspect_column_kinds(
     people fill in, and counts of unreadable lines.
     """
     opened = open_table_file(path, file)
+    opened.check_filled()
     table, problems = opened.read_rows(opened.names)
     with hide_file_values(path):
         kinds = {name: _inspect_column_kind(table[name]) for name in opened.names}

@@ -24,6 +24,7 @@ from dpconvex.inputs.settings import Classifier, Label
 # A label set that is read from the target becomes public: beyond this size it is taken for
 # measurements.
 MOST_FOUND = 100
+LONGEST_LABEL = 1000  # characters
 _KINDS = "text, whole numbers or booleans"
 
 
@@ -68,6 +69,11 @@ def declared_label_set(classes: object, owner: str, ordered: bool = False) -> np
             what += ", which is no list"
         raise TypeError(str(problem(what, "Write [0, 1], for instance.")))
     labels = list(cast(Iterable[object], classes))
+    if len(labels) > MOST_LABELS:
+        raise problem(str(len(labels)))
+    # As an array, which gives every label the room of the longest.
+    if any(isinstance(label, str) and len(label) > LONGEST_LABEL for label in labels):
+        raise problem(f"one of more than {LONGEST_LABEL:,} characters")
     kinds = {_label_kind(label) for label in labels}
     if len(kinds) > 1 or kinds & {"missing", "other"}:
         raise problem("several kinds or other values")

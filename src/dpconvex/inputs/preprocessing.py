@@ -24,7 +24,7 @@ from dpconvex.inputs.preprocessing_certificate import (
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_bounds_setting, resolve_budget_setting
 from dpconvex.inputs.training_data import read_features
-from dpconvex.privacy.charging import charge_private_model
+from dpconvex.privacy.charging import charge_private_model, noted_as_spent
 from dpconvex.privacy.ledger import Ledger
 from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.types import Array
@@ -136,6 +136,7 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         return np.asarray(read_features(self, X, reset), dtype=np.float64)
 
+    @noted_as_spent()
     def fit(self, X: object, y: object = None) -> Self:
         """Release bounds of the columns; ``y`` is ignored."""
         rows = self._read_rows(X, reset=True)

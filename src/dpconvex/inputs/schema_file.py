@@ -412,8 +412,11 @@ def _parse_schema_category(entry: _Entry, value: Any) -> SchemaCategory:
     spelled = isinstance(also, Mapping) and all(
         isinstance(word, str) and word.strip() for word in also
     )
+    listed = set(values)
     known = (
-        spelled and all(meant in values for meant in also.values()) and not set(also) & set(values)
+        spelled
+        and all(isinstance(meant, str) and meant in listed for meant in also.values())
+        and not set(also) & listed
     )
     entry.require(known, 'have also = {"other spelling" = "a category"}')
     drop = _parse_schema_drop(entry, value.get("drop", ""), values)

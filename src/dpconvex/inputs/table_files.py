@@ -14,7 +14,7 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,10 @@ PARQUET = (".parquet", ".pq")
 _COUNT_HINT = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
+# Of a CSV file that is read with all of its columns: cells that it may have in any case, and cells
+# for each field that its lines have.
+MOST_EMPTY_CELLS = 1 << 24
+MOST_CELLS_PER_FIELD = 16
 COPIES = 6  # of a piece in memory at its worst: file, table, encoded table, array and checks
 BASE = 1 << 29  # bytes that the program needs itself
 TARGET = "the target"  # column of a piece
@@ -77,6 +81,11 @@ def hide_file_values(path: Path | None) -> Iterator[None]:
     except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
         reason = "damaged, or no Parquet file" if path and path.suffix in PARQUET else "damaged"
         raise InputError(f"{what} cannot be read. Most likely it is {reason}.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # What pyarrow makes of pages that it cannot unpack.
+        raise InputError(f"{what} cannot be read: it is damaged.") from None
     except BaseException as error:
         # A panic of polars' compiled code is a BaseException of its own module.
         if type(error).__name__ != "PanicException":
@@ -137,6 +146,23 @@ class OpenTableFile:
             table = pl.scan_parquet(self.path, glob=False).select(wanted).collect()
         return csv_reader.CSVRows(table, np.zeros(table.height, dtype=np.uint8))
 
+    def check_filled(self) -> None:
+        """Raise if the lines of a CSV file lack nearly all fields: a table of all columns would
+        take far more memory than the file. For commands without a guarantee, as it depends on all
+        lines.
+        """
+        if self.layout is None:
+            return
+        with hide_file_values(self.path):
+            lines, fields = self.layout.count_fields(self.path)
+        cells = lines * len(self.names)
+        if cells > MOST_EMPTY_CELLS and cells > MOST_CELLS_PER_FIELD * fields:
+            raise InputError(
+                f"The file {self.path.name!r} has lines that lack nearly all of the fields that "
+                "its header names, so that the table would hold nothing but missing values. Write "
+                "the header of the columns that it has."
+            )
+
 
 def _usable_file_rows(
     rows: csv_reader.CSVRows, path: Path, layout: csv_reader.CSVLayout
@@ -181,18 +207,21 @@ def write_table_file(
     path: Path,
     file: csv_reader.CSVFormat | None = None,
     blank_lines: bool = False,
+    write: Callable[[bytes], None] | None = None,
 ) -> None:
     """Write a table in the format of the file's name, separated and encoded as ``file`` says.
 
     Every row of a CSV file is one line, whatever its text holds. A line is blank only where
-    ``blank_lines`` allows it: some readers take no row for one, ours among them.
+    ``blank_lines`` allows it: some readers take no row for one, ours among them. ``write`` takes
+    the content of a file whose name is reserved.
     """
+    write = write or functools.partial(write_file_atomically, path)
     file = file or csv_reader.CSVFormat()
     check_file_holds_types(table, path)
     if table_file_format(path) == "parquet":
         written = io.BytesIO()
         table.write_parquet(written)
-        write_file_atomically(path, written.getvalue())
+        write(written.getvalue())
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
@@ -211,7 +240,7 @@ def write_table_file(
             f"The file {path.name!r} must be written in an encoding that has all signs of the "
             f"table. Got {encoding} instead. Say --encoding utf-8, or write Parquet."
         ) from None
-    write_file_atomically(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+    write(gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
 def _csv_lines(table: pl.DataFrame, separator: str) -> list[str]:
@@ -676,8 +705,12 @@ def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
         client = Client(address, timeout="20s")
     except (OSError, ValueError):
         raise InputError(f"There is no Dask scheduler at {address!r}.") from None
-    with client:
+    try:
         yield
+    finally:
+        # What was fitted is paid for, however the cluster is left.
+        with contextlib.suppress(Exception):
+            client.close()
 
 
 def file_memory_limit(text: str | None) -> int:

@@ -140,6 +140,11 @@ def save_model(
     >>> bool(np.all(load_model(path).coef_ == model.coef_))
     True
     """
+    write_file_atomically(path, model_file_content(estimator, schema=schema))
+
+
+def model_file_content(estimator: Any, *, schema: PublicTable | Schema | None = None) -> bytes:
+    """Return what :func:`save_model` writes, once it is checked that it can be loaded."""
     text = model_text(estimator, schema=schema)
     try:
         parse_model(json.loads(text))
@@ -149,7 +154,7 @@ def save_model(
             "Fit again if parameters were set after the fit."
         ) from error
     _check_model_size(text.encode())
-    write_file_atomically(path, f"{text}\n".encode())
+    return f"{text}\n".encode()
 
 
 def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) -> str:

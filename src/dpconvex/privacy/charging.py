@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dpconvex.core.certificate import PrivacyWarning
 from dpconvex.privacy.ledger import Ledger
+from dpconvex.system.charges import CHARGES, SPENT
 
 _CHARGE_FOR_THEIR_FITS = (
     "dpconvex.assessment.selection",
@@ -29,16 +32,29 @@ def charge_private_model(
     estimator is looked into.
     """
     if ledger is not None:
-        ledger.charge(
-            certificate.guarantee,
-            mu=certificate.gaussian_mu(),
-            mechanism=certificate.mechanism if mechanism is None else mechanism,
-            description=description,
-            neighbors=certificate.neighbors,
-            unit=certificate.unit,
-        )
+        CHARGES.begun += 1
+        try:
+            ledger.charge(
+                certificate.guarantee,
+                mu=certificate.gaussian_mu(),
+                mechanism=certificate.mechanism if mechanism is None else mechanism,
+                description=description,
+                neighbors=certificate.neighbors,
+                unit=certificate.unit,
+            )
+        except Exception:  # refused; of an interruption nobody knows when it came
+            CHARGES.begun -= 1
+            raise
+        CHARGES.granted += 1
         return
-    charging = sys._getframe(1)
+    _warn_of_searches()
+    CHARGES.begun += 1
+    CHARGES.granted += 1
+
+
+def _warn_of_searches() -> None:
+    """Warn once where a search of scikit-learn fits private models without a ledger."""
+    charging = sys._getframe(2)
     frame = charging.f_back
     own = charging.f_globals["__name__"]
     while frame is not None and not _SEARCHES_TOLD:
@@ -53,6 +69,21 @@ def charge_private_model(
                 "scores without noise, which no budget covers. Give the estimator a ledger, or "
                 "choose with dpconvex.selection.DPSelect. Said once.",
                 PrivacyWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         frame = frame.f_back
+
+
+@contextmanager
+def noted_as_spent() -> Iterator[None]:
+    """Add to whatever ends a release after its charge that the budget is spent: whoever interrupts
+    it should know it, too.
+    """
+    before = CHARGES.granted
+    try:
+        yield
+    except BaseException as error:
+        told = (str(error), *getattr(error, "__notes__", ()))
+        if CHARGES.granted > before and not any(SPENT in words for words in told):
+            error.add_note(SPENT)
+        raise

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpconvex.core.description import Facts
-from dpconvex.system.atomic_files import flush_file_folder
+from dpconvex.system.atomic_files import flush_file_folder, name_new_file
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
 _VERSION = 1
@@ -116,16 +116,9 @@ class LedgerFile:
             os.close(handle)
             self._draft_ledger_file(draft, record)
             try:
-                os.link(draft, self.path)
+                name_new_file(draft, self.path)
             except FileExistsError:
                 return
-            except OSError:
-                # No hard links here: claim the name first, so that nothing is replaced.
-                try:
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    return
-                os.replace(draft, self.path)
             flush_file_folder(folder)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"A ledger cannot be created at '{self.path}': {error}.") from error

@@ -208,10 +208,14 @@ def write_registry_entry(
     model: Fitted, path: str | os.PathLike[str], release: ReleaseFileFacts | None = None
 ) -> Path:
     """Write the entry of a fitted model as a YAML file; see :func:`registry_entry`."""
-    write_file_atomically(
-        path, ("\n".join(_registry_yaml_lines(registry_entry(model, release))) + "\n").encode()
-    )
+    write_file_atomically(path, registry_entry_content(model, release))
     return Path(path)
+
+
+def registry_entry_content(model: Fitted, release: ReleaseFileFacts | None = None) -> bytes:
+    """Return what :func:`write_registry_entry` writes."""
+    lines = _registry_yaml_lines(registry_entry(model, release))
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _registry_flavor(certificate: Certificate) -> Entry:
