@@ -175,6 +175,8 @@ def test_what_is_masked_is_missing():
     wanted = model.fit(spoiled, Y).coef_
     masked = np.ma.array(np.where(np.isnan(spoiled), 1e300, X), mask=np.isnan(spoiled))
     assert np.array_equal(model.fit(masked, Y).coef_, wanted)
+    words = np.ma.array(X.astype(str), mask=np.isnan(spoiled))
+    assert np.array_equal(model.fit(words, Y).coef_, wanted)
     hidden = np.ma.array(np.where(np.arange(6) == 2, 1e300, Y), mask=np.arange(6) == 2)
     assert np.array_equal(model.fit(X, hidden).coef_, wanted)
     labels = DPLogisticRegression(
@@ -201,6 +203,24 @@ def test_masks_and_undeclared_lists_stay_as_they_are_where_invalid_rows_are_refu
             model.fit(*masked)
     demands = DPNewsvendor(random_state=0, **COLUMNS)
     assert demands.fit(X, np.abs(X).tolist()).coef_.shape == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[s]", [("a", float)]])
+def test_arrays_of_what_is_no_number_are_refused_by_their_type(kind):
+    """All records would be ignored without a word, for a budget."""
+    dates = np.zeros(6, dtype=kind)
+    model = DPQuantileRegressor(invalid_rows="ignore", **COLUMNS)
+    labels = DPLogisticRegression(
+        classes=[0, 1], feature_bounds=COLUMNS["feature_bounds"], invalid_rows="ignore"
+    )
+    for held in (dates, np.ma.array(dates)):
+        for fit in (
+            lambda values: model.fit(X, values),
+            lambda values: model.fit(X, Y, sample_weight=values),
+            lambda values: labels.fit(X, values),
+        ):
+            with pytest.raises((ValueError, TypeError), match="given to"):
+                fit(held)
 
 
 def said(fit, *given):

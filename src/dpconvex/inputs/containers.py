@@ -36,8 +36,8 @@ from dpconvex.types import Array
 
 # Of these the parts are no cells of a record.
 _NO_RECORDS = (str, bytes, bytearray, memoryview, Mapping, Set)
-# Kinds of arrays whose cells are no numbers: durations, dates, complex numbers, structures.
-NO_NUMBERS = "mMcV"
+# Kinds of arrays whose cells are no numbers: durations, dates, structures.
+NO_NUMBERS = "mMV"
 # How objects say that they are an array or a table of a shape and types of their own.
 _ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dataframe__")
 
@@ -166,11 +166,11 @@ def objects_of(records: Sequence[Any]) -> NDArray[Any]:
 def without_mask(values: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
     """Return a masked array as a plain one, with NaN, or None among objects, for masked cells."""
     plain = np.asarray(values.data)
-    if plain.dtype.kind not in "biufO":  # refused by its type
+    if plain.dtype.kind in NO_NUMBERS:  # refused by its type
         return plain
     masked = np.ma.getmaskarray(values)
-    if plain.dtype.kind == "O":
-        return np.where(masked, np.array(None), plain)
+    if plain.dtype.kind not in "biuf":
+        return np.where(masked, np.array(None), plain.astype(object))
     kind = plain.dtype if plain.dtype.kind == "f" else np.dtype(np.float64)
     return np.where(masked, np.array(np.nan, dtype=kind), plain.astype(kind))
 

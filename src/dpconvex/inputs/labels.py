@@ -176,7 +176,7 @@ def _distinct_labels(y: Any, owner: str) -> np.ndarray:
         if len(kinds) > 1 or "other" in kinds:
             raise TypeError(_several_kinds(owner))
         y = np.array(y.tolist())
-    if y.dtype.kind in "mMV":
+    if y.dtype.kind in NO_NUMBERS:
         raise TypeError(_several_kinds(owner))
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.

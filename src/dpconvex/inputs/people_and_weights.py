@@ -265,8 +265,9 @@ def _read_sample_weight(sample_weight: object, X: Any, owner: str, ignored: bool
     """
     problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
     column = _read_people_or_weights(sample_weight, X, "sample_weight", owner)
+    given = getattr(getattr(sample_weight, "dtype", None), "kind", "O")
     try:
-        if column.dtype.kind in NO_NUMBERS:
+        if given in NO_NUMBERS or column.dtype.kind in NO_NUMBERS:
             raise TypeError("no numbers")
         if ignored and column.dtype.kind not in "biuf":
             column = column.astype(object)  # read cell by cell
