@@ -34,6 +34,7 @@ from dpconvex import (
     load_model,
     save_model,
 )
+from dpconvex.assessment.evaluation import _evaluation_range, _read_evaluated_rows
 from dpconvex.assessment.evaluation_certificate import (
     EvaluationCertificate,
     certified_evaluation_sensitivity,
@@ -48,12 +49,7 @@ from dpconvex.audit import audit
 from dpconvex.core.private_rows import PrivateAnswers
 from dpconvex.estimators.linear import linear_predictions
 from dpconvex.estimators.private_model import without_model_warnings
-from dpconvex.evaluation import (
-    _evaluation_range,
-    _read_evaluated_rows,
-    private_score,
-    private_score_difference,
-)
+from dpconvex.evaluation import private_score, private_score_difference
 from dpconvex.intervals import DPConformal
 from dpconvex.planning.cost_warning import PrivacyCostWarning
 from dpconvex.preprocessing import PublicTable

@@ -43,10 +43,9 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.estimators import private_model
 from dpconvex.models.model_file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicTable
-from dpconvex.privacy import Ledger
+from dpconvex.privacy import Ledger, charging
 from dpconvex.reports.report import render_report
 from dpconvex.selection import DPSelect
 
@@ -346,7 +345,7 @@ def uncharged_search_warnings(monkeypatch, run):
     def warn(message, category=None, **_):
         told.append((str(message), category))
 
-    monkeypatch.setattr(private_model, "_SEARCHES_TOLD", [])
+    monkeypatch.setattr(charging, "_SEARCHES_TOLD", [])
     with monkeypatch.context() as patched:
         patched.setattr(warnings, "warn", warn)
         run()

@@ -48,6 +48,7 @@ from dpconvex.estimators.private_model import keep_model_on_failure, without_mod
 from dpconvex.inputs import settings as input_settings
 from dpconvex.inputs.labels import declared_label_set, read_label_set
 from dpconvex.inputs.people_and_weights import read_row_weights, split_people
+from dpconvex.inputs.pipelines import PrivateStep
 from dpconvex.inputs.records import are_of_table, told_of_records
 from dpconvex.inputs.training_data import (
     read_training,
@@ -398,7 +399,7 @@ _STRATEGIES = ("auto", "exponential", "repeat")
 
 
 @with_parameters
-class DPSelect(MetaEstimatorMixin, BaseEstimator):
+class DPSelect(PrivateStep, MetaEstimatorMixin, BaseEstimator):
     r"""Choose parameters and fit, for one total budget.
 
     Parameters

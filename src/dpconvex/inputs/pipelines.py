@@ -15,7 +15,9 @@ __all__ = ["PrivateStep", "check_pipeline"]
 
 
 class PrivateStep:
-    """Base of estimators whose fit is private: what :func:`check_pipeline` looks for."""
+    """Base of estimators and searches whose fit is private, which :func:`check_pipeline` knows
+    by it.
+    """
 
     ledger: object
 
@@ -82,8 +84,7 @@ def _find_pipeline_problems(item: Any, path: str) -> Iterator[str]:
     )
     if searches and hasattr(item, "estimator"):
         # The certificate of our own search covers its fits.
-        selected = type(item).__module__.startswith("dpconvex.selection")
-        if not selected and _pipeline_without_ledger(item.estimator):
+        if not isinstance(item, PrivateStep) and _pipeline_without_ledger(item.estimator):
             yield (
                 f"{here}{name} fits the same data many times, and no ledger counts these fits: "
                 "all of them together are covered by no certificate. Give the estimator a "
@@ -165,7 +166,7 @@ def _pipeline_steps(item: Any) -> list[tuple[str, Any]]:
 
 def _pipeline_step_is_public(item: Any) -> bool:
     """Return whether a pipeline's step is public or paid for, by its settings alone."""
-    if isinstance(item, PublicTable) or type(item).__module__ == "dpconvex.preprocessing":
+    if isinstance(item, PublicTable):
         return True
     if getattr(item, "privacy_", None) in ("public", "paid"):
         return True

@@ -80,6 +80,8 @@ class DPQuantileBounds(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    privacy_: str = "paid"  # for :func:`dpconvex.check_pipeline`
+
     def __init__(
         self,
         search_bounds: tuple[ArrayLike, ArrayLike],
