@@ -36,6 +36,7 @@ from dpconvex.losses import Huber, describable
 from dpconvex.mechanisms import Carries, NoisyGradientDescent, PrivateMechanism
 from dpconvex.mechanisms.mechanism import resolve_mechanism
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds
+from dpconvex.reports import write_report
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 ROWS = 300
@@ -110,6 +111,16 @@ def test_every_shipped_estimator_for_rows_takes_it_with_people_and_weights(one_s
             rows = ROWS // 2 if "groups" in promise else ROWS
             shape = (rows, 2, 2) if hasattr(model, "classes_") else (rows, 2)
             assert model.certify(*shape, **asked) == certificate
+
+
+def test_summaries_and_reports_speak_of_it(one_step, tmp_path):
+    X, _ = table()
+    for number, (model, target) in enumerate(fits(one_step())):
+        model.fit(X, target)
+        assert re.search(r"^mechanism +one-step$", str(model.summary()), re.M)
+        write_report(model, tmp_path / f"{number}.html")
+        page = (tmp_path / f"{number}.html").read_text()
+        assert "Random noise was added as the certificate states." in page
 
 
 def test_the_step_is_what_the_recipe_says(one_step):

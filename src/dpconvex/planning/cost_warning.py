@@ -53,7 +53,7 @@ def warn_of_privacy_cost(certificate: certificates.Certificate, settings: object
     if _lost_share(bounds, settings.config, certificate.noise) <= _MOST_LOST:
         return
     problems = parameters.get("problems", 1)
-    stated = dict(parameters["gradient"])
+    stated = dict(PrivateFitMechanism.stated_choices(certificate))
     stated["inference"] = parameters.get("inference", False)
     mu = gaussian_budget(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
 

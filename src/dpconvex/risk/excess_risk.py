@@ -36,6 +36,7 @@ from dpconvex.fit.fit_plan import (
     planned_gradient_noise,
     planned_quantile_level,
 )
+from dpconvex.releases.perturbed_minimiser import LINEAR_TERM, RELEASE
 from dpconvex.smoothing import Kernel, LogisticKernel
 from dpconvex.types import Array
 
@@ -184,8 +185,8 @@ def perturbation_noise_stds(
         noise = calibrate(bounds, guarantee, parameters or {}).noise
     except ValueError:
         return math.inf, math.inf
-    linear_term = noise["objective"].coordinate_std if "objective" in noise else 0.0
-    return linear_term, noise["release"].coordinate_std
+    linear_term = noise[LINEAR_TERM].coordinate_std if LINEAR_TERM in noise else 0.0
+    return linear_term, noise[RELEASE].coordinate_std
 
 
 def classifier_prescription(
