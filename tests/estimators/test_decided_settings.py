@@ -16,7 +16,6 @@ from dpconvex import (
 )
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import (
-    ExponentialMechanism,
     NoisyGradientDescent,
     NoisySGD,
     OutputPerturbation,
@@ -49,9 +48,6 @@ MORE = {
     "gap and radius": lambda: DPQuantileRegressor(
         mechanism=OutputPerturbation(gap=np.float32(1e-3), radius=np.float32(2.1)), **TARGET
     ),
-    "grid": lambda: DPQuantileRegressor(
-        delta=0.0, mechanism=ExponentialMechanism(localise=True), alpha=0.1, **TARGET
-    ),
 }
 
 
@@ -59,7 +55,7 @@ def decision_of(name):
     if name in MORE:
         model = MORE[name]()
         classes = {"three classes": (3,), "products": (2,)}.get(name, ())
-        return model._plan(PersonUnit(100), 1 if name == "grid" else 4, *classes)
+        return model._plan(PersonUnit(100), 4, *classes)
     model = ALL[name]()
     X, y = training_data(name, 24, 2)
     _, _, shape = model._read(X, (y, 0.0) if isinstance(model, DPBowl) else y)
@@ -82,7 +78,6 @@ def test_a_difference_would_be_seen():
     assert None not in found.values()
     kinds = {type(settings).__name__ for settings in found.values()}
     assert kinds == {
-        "GridSettings",
         "OutputSettings",
         "PlainDescentSettings",
         "PrivateFitSettings",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from dpconvex.core.mechanism_rules import Parameters
 from dpconvex.core.noise_source import NoiseSource
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_mechanism_slope
 from dpconvex.mechanisms.output_perturbation import OutputPerturbation
-from dpconvex.mechanisms.request_and_decision import FitDecision, FitRequest
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.releases.exponential_choices import ExponentialChoices
 from dpconvex.releases.perturbed_minimiser import PerturbedMinimiser
@@ -123,6 +122,8 @@ class ExponentialMechanism(PrivateMechanism):
     localise: bool = False
     shrinkage: float = 4.0
     name: ClassVar[str] = "exponential"
+    word: ClassVar[str] = ""
+    fits: ClassVar[frozenset[str]] = frozenset()  # no estimator with it has been tested
     guarantees: ClassVar[tuple[type[Guarantee], ...]] = (PureDP,)
     quantities: ClassVar[dict[str, str]] = {"release": "coefficients"}
 
@@ -180,17 +181,6 @@ class ExponentialMechanism(PrivateMechanism):
         return CertificateProof(
             PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}"
         )
-
-    def decide(
-        self,
-        request: FitRequest,
-        bounds: LinearBounds,
-        parameters: Parameters | None = None,
-        **more: Any,
-    ) -> FitDecision:
-        """Return the decision, with the grid of this object for the run."""
-        settings = _exponential_grid_settings(bounds, asdict(self))
-        return super().decide(request, bounds, parameters, settings=settings, **more)
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         grid = asdict(self)
