@@ -22,6 +22,7 @@ from dpconvex_reproduction.bench.method import (
     checked_scores,
 )
 from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_name
+from dpconvex_reproduction.bench.page import page_files
 from dpconvex_reproduction.peers import diffprivlib_peer, diffprivlib_worker, environments
 
 MINE = """
@@ -425,3 +426,145 @@ def test_a_digest_covers_what_a_method_inherits_and_its_worker(monkeypatch):
     pins = [*environments.DIFFPRIVLIB.pins] * 2  # two methods
     assert digest("diffprivlib") == of(*behind, pins=pins)
     assert issubclass(remote.RemoteSGD, Method)
+
+
+FOREIGN = {
+    "index.md": "# My diary\n",
+    "results.parquet": "SQLite format 3\0",
+    "runs/bench.jsonl": '{"mine": 1}\n',
+    "logistic-add-or-remove-one-auc.png": "my photo",
+}
+
+
+@pytest.fixture
+def no_fits(monkeypatch):
+    monkeypatch.setattr(runner, "_run_batch", lambda *_: pytest.fail("a fit began"))
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("fresh", [(), ("--fresh",)])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_others_are_kept_and_found_before_the_first_fit(
+    write, bench, tmp_path, no_fits, name, fresh
+):
+    """A page of the user's was overwritten, with --fresh a ledger too; without it the run failed
+    after all fits.
+    """
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(FOREIGN[name])
+    before = contents(tmp_path / "out")
+    code, _, said = bench("--add", write(MINE), "--method", "mine", "--epsilon", "1,2", *fresh)
+    assert code == 2
+    assert f"{str(path)!r} is there, was not written by `dpconvex reproduce`" in said
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", [*FOREIGN, "runs"])
+def test_links_are_not_followed(write, bench, tmp_path, no_fits, name):
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    path = tmp_path / "out" / name
+    if path.is_dir():
+        path.rmdir()
+    path.symlink_to(elsewhere / name)
+    code, _, said = bench("--add", write(MINE), "--method", "mine", "--epsilon", "1,2")
+    assert code == 2
+    assert "was not written by" in said
+    assert contents(elsewhere) == {}
+
+
+def test_a_folder_that_cannot_be_one_is_refused_before_the_first_fit(
+    write, bench, tmp_path, no_fits
+):
+    (tmp_path / "out").write_text("mine")
+    code, _, said = bench("--add", write(MINE), "--method", "mine", "--epsilon", "1")
+    assert (code, "is a file" in said) == (2, True)
+
+
+def test_files_of_ours_are_written_again(write, bench, tmp_path):
+    words = ("--add", write(MINE), "--method", "mine", "--seeds", "2", "--epsilon", "1,2")
+    assert bench(*words)[0] == 0
+    first = contents(tmp_path / "out")
+    assert {path.suffix for path in first} == {".md", ".parquet", ".jsonl", ".png"}
+    table, cells = (tmp_path / "out" / name for name in ("results.parquet", "runs/bench.jsonl"))
+    shown = page_files([("logistic", "add_or_remove_one")], tmp_path / "out")
+    assert {*first} <= {*shown, table, cells}
+    assert bench(*words)[0] == 0
+    assert bench(*words, "--fresh")[0] == 0
+    assert contents(tmp_path / "out").keys() == first.keys()
+
+
+def test_figures_of_ours_are_written_again(write, bench, tmp_path):
+    words = ("--add", write(MINE), "--method", "mine", "--method", "dpconvex", "--seeds", "2")
+    words = (*words, "--epsilon", "0.5,2")
+    assert bench(*words)[0] == 0
+    (figure, *_) = sorted((tmp_path / "out").glob("*.png"))
+    (tmp_path / "out/index.md").unlink()  # the figure itself says whose it is
+    before = figure.stat().st_mtime_ns
+    assert bench(*words)[0] == 0
+    assert figure.stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize("ends", ["sys.exit(3)", "raise SystemExit('no')", "sys.exit()"])
+@pytest.mark.parametrize("where", ["fit", "guarantee"])
+def test_a_method_that_ends_the_process_is_a_cell_that_failed(write, bench, ends, where):
+    """The run ended with the exit code of a refused budget."""
+    place = "        self.seen = problem\n" if where == "fit" else '        return "none"\n'
+    text = MINE.replace(place, f"        import sys; {ends}\n")
+    words = ("--add", write(text), "--method", "mine", "--method", "dpconvex", "--seeds", "1")
+    code, _, said = bench(*words, "--epsilon", "1")
+    assert code == 1, said
+
+
+def test_a_method_that_ends_the_process_when_it_is_asked_for_its_problems(write, bench, no_fits):
+    text = MINE.replace(
+        "    def fit(", "    def suits(self, problem):\n        raise SystemExit(3)\n\n    def fit("
+    )
+    code, _, said = bench("--add", write(text), "--method", "mine", "--epsilon", "1")
+    assert (code, "suits of the method 'mine' failed: SystemExit: 3" in said) == (2, True)
+
+
+def test_a_method_that_kills_its_process_fails_alone(write, tmp_path, capsys):
+    text = MINE.replace(
+        "        self.seen = problem\n",
+        "        if seed == 7:\n            __import__('os')._exit(3)\n",
+    )
+    words = ("--add", write(text), "--method", "mine", "--seeds", "12", "--epsilon", "1")
+    words = (*words, "--out", str(tmp_path / "out"))
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "bench", "toy", "--task", "logistic", "--jobs", "2", "--json", *words])
+    assert ended.value.code == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["fits"], found["failed_cells"]) == (7, 1)
+    assert "the process that measured it ended" in found["failures"][0]
+
+
+@pytest.mark.parametrize("name", [r"$\frac{ $", "a$b$c", "100 $", r"\$x$", "$$"])
+def test_names_are_no_formulas(write, bench, tmp_path, name):
+    r"""A name with ``$\frac{ $`` failed after all fits, when its figure was drawn."""
+    text = MINE.replace('name = "mine"', f"name = {name!r}")
+    words = ("--add", write(text), "--method", name, "--method", "dpconvex", "--seeds", "2")
+    code, _, said = bench(*words, "--epsilon", "0.5,2")
+    assert code == 0, said
+    assert list((tmp_path / "out").glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\ud800", "a" * 61, "tab\t"])
+def test_names_that_no_figure_can_show_are_refused_when_a_file_is_loaded(write, name):
+    with pytest.raises(ValueError, match="one line of at most 60 characters"):
+        find_methods((write(MINE.replace('name = "mine"', f"name = {name!a}")),))
+
+
+def test_words_that_no_file_can_hold_are_escaped_or_refused(write, bench, tmp_path):
+    text = MINE.replace("too much: {4}", "half: \\ud800")
+    words = ("--add", write(text), "--method", "mine", "--seeds", "1", "--epsilon", "1,4")
+    code, _, _ = bench(*words)
+    assert code == 1
+    assert "half: \\ud800" in (tmp_path / "out/index.md").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="must return what can be proven"):
+        checked_guarantee(only(write), "\ud800")

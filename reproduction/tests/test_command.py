@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dpconvex.cli import main
+from dpconvex_reproduction import runner
 from dpconvex_reproduction.catalogue import PAPERS, find
+from dpconvex_reproduction.outputs import check_outputs, is_ours
+from dpconvex_reproduction.pages import exhibit_files, index_files
 
 ASKED = {
     "quantile-sco": [*(f"figure-{number}" for number in range(1, 13)), "table-2"],
@@ -145,6 +150,77 @@ def test_an_interrupt_says_that_the_same_command_goes_on(package, tmp_path):
     )
     assert "ledger" not in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+FILES = (
+    "index.md",
+    "newsvendor-gdp/figure-2.md",
+    "newsvendor-gdp/figure-2.csv",
+    "newsvendor-gdp/figure-2.png",
+    "cells/index.json",
+    "runs/newsvendor-gdp--smoothed-losses.jsonl",
+    "cells/newsvendor-gdp--smoothed-losses.jsonl.xz",
+)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("fresh", [(), ("--fresh",)])
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_others_are_kept_and_found_before_the_first_cell(
+    run, tmp_path, monkeypatch, name, fresh
+):
+    monkeypatch.setattr(runner, "_run_batch", lambda *_: pytest.fail("a cell began"))
+    asked = ("newsvendor-gdp/figure-2", "--quick", "--out", tmp_path, *fresh)
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"mine": 1}\n')
+    before = contents(tmp_path)
+    code, _, err = run(*asked)
+    assert code == 2
+    assert f"{str(path)!r} is there, was not written by `dpconvex reproduce`" in err
+    assert contents(tmp_path) == before
+    path.unlink()
+    victim = tmp_path.parent / f"{tmp_path.name}-victim"
+    path.symlink_to(victim)
+    assert run(*asked)[0] == 2
+    assert not victim.exists()
+
+
+def test_what_a_run_wrote_is_what_was_checked_and_is_ours(run, tmp_path):
+    pages = tmp_path / "pages"
+    words = ("newsvendor-gdp/figure-2", "--quick", "--jobs", 1, "--out", pages)
+    (exhibit,) = find("newsvendor-gdp/figure-2")
+    assert run(*words)[0] == 0
+    written = contents(pages)
+    known = [*exhibit_files(exhibit, pages), *index_files(pages)]
+    known += runner.study_files(exhibit.studies, pages / "runs", pages / "cells")
+    assert {*written} <= {*known}
+    assert len(written) >= 6
+    assert all(map(is_ours, written))
+    check_outputs(known, pages)
+    assert run(*words, "--fresh")[0] == 0
+
+
+def test_all_pages_and_cells_that_are_kept_here_are_known_as_ours():
+    root = Path(__file__).parents[2] / "docs" / "reproduction"
+    kept = [path for path in root.rglob("*") if path.is_file() and path.name != "run.log"]
+    assert len(kept) > 100
+    assert [path for path in kept if not is_ours(path)] == []
+
+
+@pytest.mark.parametrize("command", ["numbers", "scale", "canaries"])
+def test_pages_of_others_are_kept_and_found_before_the_work(run, tmp_path, monkeypatch, command):
+    module = importlib.import_module(f"dpconvex_reproduction.{command}")
+    work = {"numbers": "basic_numbers", "scale": "measure_pace", "canaries": "attack"}[command]
+    monkeypatch.setattr(module, work, lambda *_: pytest.fail("the work began"))
+    page = tmp_path / "page.md"
+    page.write_text("# Mine\n")
+    code, _, err = run(command, "--out", page)
+    assert (code, "was not written by" in err) == (2, True)
+    assert page.read_text() == "# Mine\n"
 
 
 @pytest.mark.parametrize("name", ["nothing", "auc-erm/figure-99"])

@@ -176,6 +176,7 @@ def test_the_command_writes_them_and_only_them(tmp_path, capsys):
         (tmp_path / name).write_text(
             "before\n<!-- evidence: peers -->\n| 7 |\n<!-- end of evidence -->\nafter\n"
         )
+    (tmp_path / evidence.BENCH).unlink()
     write_parquet(RESULTS["fits"], tmp_path / evidence.BENCH)
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "evidence", "--root", str(tmp_path)])

@@ -176,14 +176,12 @@ def test_a_damaged_packed_file_is_named(left, tmp_path, here):
 
 
 def test_a_run_that_is_killed_while_it_packs_leaves_what_was_packed(tmp_path, here, monkeypatch):
-    def full_disk(path, content):
-        with path.open("wb") as file:
-            file.write(content[:10])
-        raise OSError("No space left on device")
+    def full_disk(draft, target):
+        raise OSError(28, "No space left on device")
 
     run_studies([STUDY], tmp_path / "here", quick=True, packed=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.write_bytes", full_disk)
+        patch.setattr("os.replace", full_disk)
         with pytest.raises(OSError, match="No space"):
             run_studies([STUDY], tmp_path / "here", packed=tmp_path)
     seen = []

@@ -223,8 +223,10 @@ def canaries(
     `dpconvex reproduce`.
     """
     from dpconvex_reproduction.fingerprint import made_with
+    from dpconvex_reproduction.outputs import check_outputs, write_output
     from dpconvex_reproduction.pages import markdown_table
 
+    check_outputs([out], out.parent)
     unknown = [name for name in case or () if name not in CASES]
     if unknown:
         raise InputError(f"There is no case '{unknown[0]}'. There are: {'; '.join(CASES)}.")
@@ -250,7 +252,7 @@ def canaries(
         "Written by `dpconvex reproduce canaries`. scikit-learn's checks and our own audits are "
         "in the test suite.",
     ]
-    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_output(out, ("\n".join(lines) + "\n").encode())
     survived = sum(row["claim survives"] for row in rows)
     caught = sum(row["sabotage is caught"] for row in rows)
     words = (

@@ -108,16 +108,30 @@ def reproduce(
     chosen = list(
         {exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values()
     )
-    if out.exists() and not out.is_dir():
-        raise InputError("The folder given with --out is a file. Name another one.")
-    from dpconvex_reproduction.pages import write_exhibit, write_index
+    from dpconvex_reproduction.outputs import check_outputs
+    from dpconvex_reproduction.pages import (
+        exhibit_files,
+        index_files,
+        write_exhibit,
+        write_index,
+    )
     from dpconvex_reproduction.progress import shown_progress
-    from dpconvex_reproduction.runner import affordable, available_cores, cheap, run_studies
+    from dpconvex_reproduction.runner import (
+        affordable,
+        available_cores,
+        cheap,
+        run_studies,
+        study_files,
+    )
 
+    studies = [study for exhibit in chosen for study in exhibit.studies]
+    pages = [file for exhibit in chosen for file in exhibit_files(exhibit, out)]
+    cells = study_files(studies, out / "runs", out / "cells")
+    check_outputs([*pages, *index_files(out), *cells], out)
     with shown_progress() as report:
         run = functools.partial(
             run_studies,
-            [study for exhibit in chosen for study in exhibit.studies],
+            studies,
             out / "runs",
             jobs=jobs,
             packed=out / "cells",

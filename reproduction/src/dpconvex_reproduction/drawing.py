@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex_reproduction.exhibit import Row, select, summarise
+from dpconvex_reproduction.outputs import FIGURE_MARK, write_output
 
 __all__ = [
     "ERRORS",
@@ -446,6 +447,7 @@ def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> str:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
 
     # The first colours of matplotlib's own cycle are a blue and an orange: nobody else has a blue
     # here.
@@ -457,5 +459,9 @@ def save_figure(path: Path, draw: Callable[..., None], *content: Any) -> str:
         figure.savefig(drawn, dpi=90)
     # A palette makes files a third of the size; no version and no date: equal numbers give equal
     # files.
-    Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
+    mark = PngInfo()
+    mark.add_text("Software", FIGURE_MARK)
+    small = BytesIO()
+    Image.open(drawn).convert("RGB").quantize(128).save(small, "png", optimize=True, pnginfo=mark)
+    write_output(path, small.getvalue())
     return styles_in_words(figure)

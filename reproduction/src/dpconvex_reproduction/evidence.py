@@ -22,6 +22,7 @@ import typer
 
 from dpconvex.cli.output_and_errors import output_console, reports_errors
 from dpconvex.inputs import InputError
+from dpconvex.system.atomic_files import write_file_atomically
 from dpconvex_reproduction.bench.method import ADD_OR_REMOVE, REPLACE
 from dpconvex_reproduction.bench.page import Contest, best_settings, contests, spoken
 from dpconvex_reproduction.bench.problems import LOOKED_AT, TASKS
@@ -393,12 +394,16 @@ def evidence(
     root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = Path(),
 ) -> None:
     """Write the tables of README and docs/evidence from the results that were stored there."""
-    results = load_results(root)
     for name in PAGES:
         page = root / name
-        if not page.is_file():
+        if page.is_symlink() or not page.is_file():
             raise InputError(f"There is no page {name} here. Run this at the root of a checkout.")
-        page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    results = load_results(root)
+    pages = {root / name: (root / name).read_text(encoding="utf-8") for name in PAGES}
+    written = {page: filled(text, results) for page, text in pages.items()}
+    for page, text in written.items():
+        if text != pages[page]:  # between our marks; a page without them stays as it is
+            write_file_atomically(page, text.encode())
     output_console().print(
         f"Written: {', '.join(PAGES)} ({len(results['fits'])} fits, {len(results['speed'])} "
         "speeds)",

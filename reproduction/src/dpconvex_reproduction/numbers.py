@@ -291,8 +291,10 @@ def numbers(out: Annotated[Path, typer.Option(help="The page.")] = Path("numbers
     of the noise.
     """
     from dpconvex_reproduction.fingerprint import made_with
+    from dpconvex_reproduction.outputs import check_outputs, write_output
     from dpconvex_reproduction.pages import markdown_table
 
+    check_outputs([out], out.parent)
     basic = list(basic_numbers())
     stated = list(certificate_numbers())
     lines = [
@@ -317,5 +319,5 @@ def numbers(out: Annotated[Path, typer.Option(help="The page.")] = Path("numbers
         "",
         "Written by `dpconvex reproduce numbers`.",
     ]
-    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_output(out, ("\n".join(lines) + "\n").encode())
     output_console().print(f"Written: {out} ({in_words(stated)})", markup=False)

@@ -5,6 +5,7 @@ all of them.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -16,10 +17,19 @@ from dpconvex_reproduction.catalogue import cited, left_out_in_words
 from dpconvex_reproduction.drawing import save_figure
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
 from dpconvex_reproduction.fingerprint import made_with
+from dpconvex_reproduction.outputs import INDEX_TITLE, write_output
 from dpconvex_reproduction.runner import Results, Work
 from dpconvex_reproduction.standing import LEGEND
 
-__all__ = ["Outcome", "known_outcomes", "markdown_table", "write_exhibit", "write_index"]
+__all__ = [
+    "Outcome",
+    "exhibit_files",
+    "index_files",
+    "known_outcomes",
+    "markdown_table",
+    "write_exhibit",
+    "write_index",
+]
 
 #: The lines of the index, beside the packed cells: they go where the pages go.
 _MEMORY = Path("cells") / "index.json"
@@ -139,7 +149,6 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
         For the index.
     """
     place = folder / exhibit.paper
-    place.mkdir(parents=True, exist_ok=True)
     page = place / f"{exhibit.slug}.md"
     names = [study.name for study in exhibit.studies]
     results = results.together(names)
@@ -160,12 +169,9 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     if missing or (not rows and exhibit.studies):
         verdict = "not run"
         reason = missing[0] if missing else "Every cell failed."
-        page.write_text(
-            "\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8"
-        )
+        _write_page(page, [*head, f"**Not run.** {reason}", *_failed(failures)])
         return Outcome(exhibit, verdict, reason=reason)
     table = exhibit.table(rows)
-    _write_csv(place / f"{exhibit.slug}.csv", table)
     checks = tuple(exhibit.judge(rows))
     verdict = _verdict(checks)
     outcome = Outcome(exhibit, verdict, checks, sum((results.work[name] for name in names), Work()))
@@ -207,8 +213,40 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     kept = _cells_kept([study.name for study in exhibit.studies if not study.timed], folder)
     lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.{kept}"]
     lines += _failed(failures)
-    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    # The page first: a table beside it is thereby known to be ours.
+    _write_page(page, ["\n".join(lines).rstrip(), ""])
+    write_output(place / f"{exhibit.slug}.csv", _csv_content(table))
     return outcome
+
+
+def exhibit_files(exhibit: Exhibit, folder: Path) -> list[Path]:
+    """Return the files that :func:`write_exhibit` may write.
+
+    Parameters
+    ----------
+    exhibit : Exhibit
+        What to write.
+    folder : Path
+        Root of all pages.
+    """
+    endings = ("md", "csv", *(() if exhibit.draw is None else ("png",)))
+    return [folder / exhibit.paper / f"{exhibit.slug}.{ending}" for ending in endings]
+
+
+def index_files(folder: Path) -> list[Path]:
+    """Return the files that :func:`write_index` writes.
+
+    Parameters
+    ----------
+    folder : Path
+        Root of all pages.
+    """
+    return [folder / "index.md", folder / _MEMORY]
+
+
+def _write_page(page: Path, lines: Sequence[str]) -> None:
+    # Messages of others may hold halves of signs.
+    write_output(page, "\n".join(lines).encode("utf-8", "backslashreplace"))
 
 
 def _cells_kept(names: Sequence[str], folder: Path) -> str:
@@ -252,11 +290,12 @@ def _failed(failures: Sequence[str]) -> list[str]:
     return ["", f"{len(failures)} cells failed, the first with:", "", "```", failures[0], "```", ""]
 
 
-def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _columns(rows), extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def _csv_content(rows: Sequence[Row]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, _columns(rows), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def known_outcomes(folder: Path) -> dict[str, dict[str, str]]:
@@ -309,13 +348,12 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
         }
     # A run of everything has the order of the catalogue.
     known = new if known.keys() <= new.keys() else known | new
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+    write_output(memory, (json.dumps(known, indent=2) + "\n").encode())
     counts: dict[str, int] = {}
     for entry in known.values():
         counts[entry["verdict"]] = counts.get(entry["verdict"], 0) + 1
     lines = [
-        "# Tables and figures of the five papers, run again",
+        INDEX_TITLE,
         "",
         "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), "
         "soundly calibrated (`sound`) and our default (`dpconvex`) on the same data and seeds, "
@@ -339,5 +377,5 @@ def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
         lines += markdown_table([known[name] for name in known if name.startswith(f"{paper}/")])
         lines.append("")
     page = folder / "index.md"
-    page.write_text("\n".join(lines), encoding="utf-8")
+    _write_page(page, lines)
     return page

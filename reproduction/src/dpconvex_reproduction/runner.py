@@ -15,8 +15,10 @@ import re
 import signal
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -26,8 +28,18 @@ from dpconvex.inputs import InputError
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import STORED, now
+from dpconvex_reproduction.outputs import append_output, remove_output, write_output
 
-__all__ = ["Progress", "Results", "Work", "affordable", "cheap", "missing_data", "run_studies"]
+__all__ = [
+    "Progress",
+    "Results",
+    "Work",
+    "affordable",
+    "cheap",
+    "missing_data",
+    "run_studies",
+    "study_files",
+]
 
 # One thread in each worker: the cells themselves are what runs side by side.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -203,16 +215,35 @@ def _unpacked(path: Path) -> bytes:
         ) from error
 
 
+def _store_files(study: Study, folder: Path, packed: Path | None) -> tuple[Path, Path | None]:
+    """Return where finished cells of a study are kept, and where they are kept compressed."""
+    name = study.name.replace("/", "--")
+    # Times stay where they were measured: those of two machines cannot be compared.
+    here = packed is None or study.timed
+    return folder / f"{name}.jsonl", None if packed is None or here else packed / f"{name}.jsonl.xz"
+
+
+def study_files(studies: Iterable[Study], folder: Path, packed: Path | None = None) -> list[Path]:
+    """Return the files that :func:`run_studies` may write.
+
+    Parameters
+    ----------
+    studies : iterable of Study
+        What is run.
+    folder, packed : Path
+        As of :func:`run_studies`.
+    """
+    files = [path for study in studies for path in _store_files(study, folder, packed)]
+    return [path for path in files if path is not None]
+
+
 class _Store:
     """Finished cells of one study: a line of JSON each while it goes on, one compressed file
     afterwards.
     """
 
     def __init__(self, folder: Path, packed: Path | None, study: Study, fresh: bool) -> None:
-        name = study.name.replace("/", "--")
-        self.path = folder / f"{name}.jsonl"
-        # Times stay where they were measured: those of two machines cannot be compared.
-        self.packed = None if packed is None or study.timed else packed / f"{name}.jsonl.xz"
+        self.path, self.packed = _store_files(study, folder, packed)
         self.source = _source(study)
         self.now = now()
         self.done: dict[str, dict[str, Any]] = {}
@@ -221,7 +252,7 @@ class _Store:
             if path is None or not path.is_file():
                 continue
             if fresh:
-                path.unlink()
+                remove_output(path)
             else:
                 content = _unpacked(path) if path == self.packed else path.read_bytes()
                 if path == self.path and not content.endswith(b"\n"):
@@ -246,8 +277,7 @@ class _Store:
             "seconds": seconds,
         }
         text = json.dumps(record, default=float)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{self.before}{text}\n")
+        append_output(self.path, f"{self.before}{text}\n")
         self.before = ""
         self.done[_key(cell)] = json.loads(text)
 
@@ -263,10 +293,7 @@ class _Store:
         kept = _unpacked(self.packed) if self.packed.is_file() else b""
         if content == kept or len(lines) < min(len(kept.splitlines()), len(cells)):
             return
-        self.packed.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.packed.with_suffix(".part")
-        unfinished.write_bytes(lzma.compress(content, preset=9))
-        os.replace(unfinished, self.packed)
+        write_output(self.packed, lzma.compress(content, preset=9))
 
 
 #: Rows of a cell, its processor seconds, a message if it failed, and what it warned of.
@@ -288,7 +315,7 @@ def _measure(measure: Callable[[Cell], list[Row]], cell: Cell) -> _Outcome:
         warnings.simplefilter("default")
         try:
             rows = measure(dict(cell))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a method of the user's may end the process
             failure = f"{type(error).__name__}: {error}"
     said = dict.fromkeys(
         f"{each.category.__name__}: {str(each.message).splitlines()[0]}" for each in caught
@@ -539,26 +566,46 @@ def _run_batch(
     batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, _Outcome], None]
 ) -> None:
     """Measure cells in processes of their own; an interruption loses only the cells under way."""
+    waiting = deque(batch)
+    while waiting:
+        # Of cells under way when a process ended itself, or was ended for want of memory, which one
+        # it was shows when each is run alone.
+        for study, cell in _run_in_pool(waiting, workers, end):
+            if _run_in_pool(deque([(study, cell)]), 1, end):
+                end(study, cell, ([], 0.0, _ENDED, []))
+
+
+_ENDED = "the process that measured it ended: it took too much memory, or ended itself"
+
+
+def _run_in_pool(
+    waiting: deque[tuple[Study, Cell]],
+    workers: int,
+    end: Callable[[Study, Cell, _Outcome], None],
+) -> list[tuple[Study, Cell]]:
+    """Measure the waiting cells in a pool of processes; return those that were under way when one
+    of the processes ended, or none if all are done.
+    """
     # A forked process inherits locks of numba's and opendp's threads.
     context = multiprocessing.get_context("spawn")
     # Ctrl-C is for this process, which lets the cells under way end.
     ignore = (signal.SIGINT, signal.SIG_IGN)
     with _one_thread(), ProcessPoolExecutor(workers, context, signal.signal, ignore) as pool:
         running: dict[Future[Any], tuple[Study, Cell]] = {}
-        remaining = iter(batch)
         try:
-            while True:
+            while waiting or running:
                 # A short queue: what is not submitted need not be cancelled.
-                for study, cell in remaining:
-                    running[pool.submit(_measure, study.measure, cell)] = (study, cell)
-                    if len(running) > 2 * workers:
-                        break
-                if not running:
-                    return
+                while waiting and len(running) <= 2 * workers:
+                    study, cell = waiting[0]
+                    running[pool.submit(_measure, study.measure, cell)] = waiting.popleft()
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    end(*running.pop(future), future.result())
+                    outcome = future.result()
+                    end(*running.pop(future), outcome)
+        except BrokenProcessPool:
+            return list(running.values())
         except BaseException:
             for future in running:
                 future.cancel()
             raise
+    return []

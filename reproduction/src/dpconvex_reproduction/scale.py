@@ -243,8 +243,10 @@ def scale(
     on this machine.
     """
     from dpconvex_reproduction.fingerprint import made_with
+    from dpconvex_reproduction.outputs import check_outputs, write_output
     from dpconvex_reproduction.pages import markdown_table
 
+    check_outputs([out], out.parent)
     small = 8_000 if quick else 1_000_000
     paces = {name: measure_pace(name, small, columns) for name in _models()}
     here = [
@@ -283,7 +285,7 @@ def scale(
         "",
         "Written by `dpconvex reproduce scale`.",
     ]
-    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_output(out, ("\n".join(lines) + "\n").encode())
     fastest = min(line["fit, minutes"] for line in there)
     words = (
         f"{fastest:.1f} to {max(line['fit, minutes'] for line in there):.1f} minutes, measured "

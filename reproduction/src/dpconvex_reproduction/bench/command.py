@@ -5,13 +5,16 @@ one page.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpconvex.cli.output_and_errors import output_console, print_json, reports_errors
 from dpconvex.cli.task_options import JsonOption
 from dpconvex.inputs import InputError
+
+if TYPE_CHECKING:
+    from dpconvex_reproduction.exhibit import Study
 
 app = typer.Typer(add_completion=False)
 # what a peer's environment says: its methods are left out, which is no failure
@@ -132,6 +135,7 @@ def bench(
             )
     if not planned_for:
         raise InputError("No method suits these data sets and this task.")
+    _check_folder(out, planned, fresh)
     if not fresh:
         _refuse_other_rows(out / "results.parquet", rows)
     with shown_progress() as report:
@@ -179,6 +183,24 @@ def bench(
         )
     if failures:
         raise typer.Exit(1)
+
+
+def _check_folder(out: Path, planned: Study, fresh: bool) -> None:
+    """Raise if a run could not write one of its files, or would replace a file of others."""
+    import polars as pl
+
+    from dpconvex_reproduction.bench.page import page_files
+    from dpconvex_reproduction.bench.problems import TASKS
+    from dpconvex_reproduction.outputs import check_outputs
+    from dpconvex_reproduction.runner import study_files
+
+    table = out / "results.parquet"
+    check_outputs([table, *study_files([planned], out / "runs")], out)
+    problems = [(cell["task"], cell["relation"]) for cell in planned.cells(False)]
+    if table.is_file() and not fresh:  # of which the page shows what it can
+        problems += pl.read_parquet(table, columns=["task", "relation"]).unique().rows()
+    known = [(task, relation) for task, relation in problems if task.partition(" ")[0] in TASKS]
+    check_outputs(page_files(known, out), out)
 
 
 def _refuse_other_rows(path: Path, rows: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -65,6 +66,8 @@ class Budget:
         """How many rows a neighbour changes: 1 comes or goes, or 2 trade places."""
         return 1 if self.relation == ADD_OR_REMOVE else 2
 
+
+_HALF_SIGNS = re.compile("[\ud800-\udfff]")  # no file of text can hold them
 
 #: One fit: the name of a setting, the budget, and a seed of batches and noise.
 Request = tuple[str, Budget, int]
@@ -134,7 +137,7 @@ class Method(ABC):
                 if not hasattr(fitted, "predict"):
                     raise ValueError(f"fit must return self. Got {type(fitted).__name__}.")
                 scores = np.asarray(fitted.predict(problem.X_test), dtype=float)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise FitError(_where(error, type(self), setting, seed)) from error
             yield scores, seconds
 
@@ -143,7 +146,7 @@ class FitError(Exception):
     """A method failed; says in which line of its file, with which setting and seed."""
 
 
-def _where(error: Exception, owner: type, setting: str, seed: int) -> str:
+def _where(error: BaseException, owner: type, setting: str, seed: int) -> str:
     """Return what an error says, and where in a method's file it arose."""
     path = inspect.getfile(owner)
     lines = [
@@ -222,7 +225,7 @@ def checked_guarantee(method: Method, stated: object) -> str:
     ValueError
         If it is no text, or an empty one.
     """
-    if not isinstance(stated, str) or not stated.strip():
+    if not isinstance(stated, str) or not stated.strip() or _HALF_SIGNS.search(stated):
         asked = (
             f"guarantee of the method '{method.name}' must return what can be proven of it as text"
         )

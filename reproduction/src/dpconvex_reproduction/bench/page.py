@@ -5,7 +5,7 @@ guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from dpconvex_reproduction.drawing import (
 )
 from dpconvex_reproduction.exhibit import Row, select, summarise
 from dpconvex_reproduction.fingerprint import made_with
+from dpconvex_reproduction.outputs import write_output
 from dpconvex_reproduction.pages import markdown_table
 
-__all__ = ["Contest", "best_settings", "contests", "spoken", "write_page"]
+__all__ = ["Contest", "best_settings", "contests", "page_files", "spoken", "write_page"]
 
 _SETTING = ("data", "task", "relation", "epsilon")
 #: In figures methods of one kind are one line, the better of them: at most seven lines can be told
@@ -235,7 +236,6 @@ def write_page(
     failures, left_out : sequence of str
         Cells that failed, and what was not asked for, to be said.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     held = contests(rows)
     lost = sorted([c for c in held if c.verdict == "loss"], key=_order)
     tied = sorted([c for c in held if c.verdict == "tie"], key=_order)
@@ -292,8 +292,32 @@ def write_page(
             "",
         ]
     page = folder / "index.md"
-    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    text = "\n".join(lines).rstrip() + "\n"
+    # Messages of methods may hold halves of signs.
+    write_output(page, text.encode("utf-8", "backslashreplace"))
     return page
+
+
+def page_files(problems: Iterable[tuple[str, str]], folder: Path) -> list[Path]:
+    """Return the files that :func:`write_page` may write.
+
+    Parameters
+    ----------
+    problems : iterable of pairs
+        Tasks and relations of the fits.
+    folder : Path
+        Where the page goes.
+    """
+    names = [
+        _figure_name(task, relation, metric)
+        for task, relation in dict.fromkeys(problems)
+        for metric in TASKS[_kind(task)]
+    ]
+    return [folder / name for name in ("index.md", *names)]
+
+
+def _figure_name(task: str, relation: str, metric: str) -> str:
+    return f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
@@ -350,7 +374,7 @@ def _figures(rows: Sequence[Row], folder: Path) -> list[tuple[str, str]]:
                 level[line["data"]] = ordered[0], ordered[-1]
             if len({line["epsilon"] for line in lines}) < 2 or all(row["ours"] for row in here):
                 continue
-            name = f"{task}-{relation}-{metric}.png".replace(" ", "-").replace("_", "-")
+            name = _figure_name(task, relation, metric)
             save_figure(
                 folder / name, _draw, _merged(lines, metric, larger), level, metric, larger, colors
             )
@@ -416,7 +440,10 @@ def _draw(
             line = sorted(select(here, method=name), key=lambda row: row["epsilon"])
             if line:
                 shift = 1.025 ** (number - (len(methods) - 1) / 2)  # bars stand side by side
-                ends.append(LineEnd(line[-1][metric], name, _line(ax, line, metric, colors, shift)))
+                # A name is no formula, which matplotlib would read between two dollar signs.
+                shown = name.replace("$", r"\$")
+                drawn = _line(ax, line, metric, colors, shift)
+                ends.append(LineEnd(line[-1][metric], shown, drawn))
         if data in level:
             drawn = ax.axhline(level[data][0], color="black", linewidth=0.8, linestyle=(0, (1, 2)))
             ends.append(LineEnd(level[data][0], "not private", drawn))

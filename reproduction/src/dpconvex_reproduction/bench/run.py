@@ -7,6 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from dpconvex_reproduction.bench.methods import digest, find_methods, unknown_na
 from dpconvex_reproduction.bench.problems import DATA, BenchProblem, load_problem, problem_names
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.fingerprint import fingerprint, now
+from dpconvex_reproduction.outputs import write_output
 from dpconvex_reproduction.peers import problems as splits
 
 __all__ = [
@@ -96,7 +98,7 @@ class Plan:
         for data in self.data:
             for task in problem_names(data, self.task):
                 problem = load_problem(data, task, self.rows)
-                able = {name: pair for name, pair in chosen.items() if pair[0].suits(problem)}
+                able = {name: pair for name, pair in chosen.items() if _suits(pair[0], problem)}
                 asked = self._relations([method for method, _ in able.values()])
                 for name, (method, place) in able.items():
                     more = {REPLACE} if method.ours else set()
@@ -127,6 +129,16 @@ class Plan:
         """
         single = [method.relations[0] for method in methods if method.relations and not method.ours]
         return set(single) or {ADD_OR_REMOVE}
+
+
+def _suits(method: Method, problem: BenchProblem) -> bool:
+    """Whether a method says that it can be run on a problem; its code may be the user's."""
+    try:
+        return bool(method.suits(problem))
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"suits of the method '{method.name}' failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 @functools.cache
@@ -304,7 +316,7 @@ _KEPT = ("epsilon", "delta", "most_rows")
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
-    """Write the results, a row for every fit, one column per metric."""
+    """Write the results, a row for every fit, one column per metric, where no file of others is."""
     import polars as pl
 
     columns: dict[str, list[Any]] = {
@@ -313,4 +325,6 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     for row in rows:
         for name, values in columns.items():
             values.append(row.get(name))
-    pl.DataFrame(columns, strict=False).write_parquet(path)
+    written = BytesIO()
+    pl.DataFrame(columns, strict=False).write_parquet(written)
+    write_output(path, written.getvalue())

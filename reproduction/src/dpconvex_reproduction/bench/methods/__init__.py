@@ -20,6 +20,8 @@ from dpconvex_reproduction.peers.environments import PeerEnvironment
 
 __all__ = ["MODULES", "digest", "find_methods", "unknown_name"]
 
+LONGEST_NAME = 60  # characters of a method's name
+
 #: Modules of this package, in the order of tables: ours first, then peers by task.
 MODULES = (
     "ours",
@@ -115,6 +117,11 @@ def _check(method: object, place: str) -> None:
             f"name of {type(method).__name__} in '{place}' must be text that is not empty. Got "
             f"{name!r}."
         )
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise ValueError(
+            f"name of {type(method).__name__} in '{place}' must be one line of at most "
+            f"{LONGEST_NAME} characters that can be printed: it stands in figures."
+        )
 
     def refuse(attribute: str, asked: str, got: object) -> None:
         raise ValueError(
@@ -148,7 +155,8 @@ def _check(method: object, place: str) -> None:
     if not isinstance(settings, Mapping) or not settings:
         refuse("settings", "a mapping with an entry at least", settings)
     for key, arguments in settings.items():
-        if not isinstance(key, str) or not isinstance(arguments, Mapping):
+        named = isinstance(key, str) and key.isprintable()
+        if not named or not isinstance(arguments, Mapping):
             refuse("settings", "a mapping of names to keyword arguments of fit", settings)
     if isinstance(method, RemoteMethod):
         environment = getattr(method, "environment", None)
