@@ -12,9 +12,13 @@ from scipy.stats import binom
 from sklearn.base import clone
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex.assessment.conformal_intervals import (
+    DPConformal,
+    _mean_largest_interval_noise,
+    thresholds,
+)
 from dpconvex.audit import audit
 from dpconvex.evaluation import private_score
-from dpconvex.intervals import DPConformal, _mean_largest_interval_noise, thresholds
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource
 
 

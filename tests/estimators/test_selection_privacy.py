@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
+from dpconvex.assessment.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
 from dpconvex.audit import audit
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import DPQuantileBounds
@@ -27,7 +28,6 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.releases.exponential_choices import SCORE_GRID, ExponentialChoices
-from dpconvex.selection import AUCScore, DPSelect, RowScore, held_out_for_selection
 
 ALPHAS = {"alpha": [0.01, 1.0]}
 

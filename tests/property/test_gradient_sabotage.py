@@ -96,7 +96,7 @@ def sabotage_release(monkeypatch):
     def unpaid(self, phi, scale, level):
         shift, unsure, _ = honest(self, phi, scale, level)
         theta = self.frame.row_coefficients(phi)
-        rows = self.rows._rows
+        rows = self.rows._rows._rows
         (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return shift, unsure, float(min(1.0, max(1e-2, total / rows.n_rows)))
 
@@ -109,7 +109,7 @@ def sabotage_rows(monkeypatch):
 
     def init(self, *arguments):
         original(self, *arguments)
-        self.mass = float(self.rows._rows.n_rows)
+        self.mass = float(self.rows._rows._rows.n_rows)
 
     monkeypatch.setattr(PrivateFit, "__init__", init)
 
@@ -120,7 +120,7 @@ def sabotage_curvature(monkeypatch):
 
     def unpaid(self, phi, loss):
         found = honest(self, phi, loss)
-        (total,) = self.rows._rows.sum(lambda block, y, w: (block.T @ block,))
+        (total,) = self.rows._rows._rows.sum(lambda block, y, w: (block.T @ block,))
         return found + self.frame.matrix @ total @ self.frame.matrix.T
 
     monkeypatch.setattr(GradientRounds, "_release_curvature", unpaid)
@@ -152,7 +152,7 @@ def sabotage_mean_row(monkeypatch):
 
     def unpaid(self):
         honest(self)
-        rows = self.rows._rows
+        rows = self.rows._rows._rows
         (total,) = rows.combine(np.zeros(rows.dim), lambda y, z, w: (w,))
         return self.frame.transform_sum(total) / self.mass
 
@@ -183,7 +183,7 @@ def sabotage_centres(monkeypatch):
 
     def unpaid(rows, config, mass):
         found = honest(rows, config, mass)
-        (total,) = rows._rows.sum(lambda block, y, w: (block[:, 1:].sum(axis=0),))
+        (total,) = rows._rows._rows.sum(lambda block, y, w: (block[:, 1:].sum(axis=0),))
         matrix = found.matrix.copy()
         matrix[1:, 0] -= 1e-3 * matrix[1:, 1:] @ total
         return replace(found, matrix=matrix)

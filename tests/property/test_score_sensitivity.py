@@ -10,9 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dpconvex.assessment.selection import (
+    AUCScore,
+    RowScore,
+    SelectionAccuracy,
+    SelectionResidualScore,
+)
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.releases.exponential_choices import SCORE_GRID
-from dpconvex.selection import AUCScore, RowScore, SelectionAccuracy, SelectionResidualScore
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")
 # The response is the feature itself, so that tables are lists of (response, target).

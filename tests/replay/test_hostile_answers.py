@@ -128,8 +128,8 @@ def test_what_nobody_foresaw_has_one_message(error, monkeypatch, tmp_path):
     with pytest.raises(ReleasedNumbersError) as caught:
         model.fit(np.zeros((50, 2)), np.zeros(50))
     assert str(caught.value) == (
-        f"{ReleasedNumbersError()} The budget of this fit is spent: it was charged before noise "
-        "was drawn, and another fit costs as much again."
+        f"{ReleasedNumbersError()} The budget is spent: it was charged before noise was drawn, and "
+        "another release costs as much again."
     )
     assert len(list(ledger.entries())) == 1
     assert not hasattr(model, "coef_")

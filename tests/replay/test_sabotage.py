@@ -128,7 +128,7 @@ def divide_by_the_rows(monkeypatch):
 
     def init(self, *arguments):
         honest(self, *arguments)
-        self.mass = float(self.rows._rows.n_rows)
+        self.mass = float(self.rows._rows._rows.n_rows)
 
     monkeypatch.setattr(PrivateFit, "__init__", init)
 
