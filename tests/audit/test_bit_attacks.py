@@ -9,8 +9,9 @@ data sets.
 import numpy as np
 import pytest
 
-from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier, preprocessing
+from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
 from dpconvex.audit import audit
+from dpconvex.inputs import preprocessing
 from dpconvex.inputs.people_and_weights import PersonUnit
 from dpconvex.mechanisms import auc_moments
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
